@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import jax
@@ -123,11 +123,15 @@ class Batches:
         self._dataset: DistributedDataset = source
 
     def spec(self) -> Any:
-        """Returns the shapes and dtypes of the first replica's part of a batch."""
+        """Returns the shapes and dtypes of the first replica's part of a batch.
+
+        Raises:
+          ArgumentValueError: There is no batch.
+        """
         if getattr(self._adapter, "dataset", None) is self._dataset:  # distributed by the user
-            return jax.tree.map(_part_spec, next(iter(self._dataset)), is_leaf=_is_per_replica)
-        batch = next(iter(self._adapter.get_numpy_iterator()))
-        return jax.tree.map(self._divided_spec, batch)
+            part = _first(self._dataset)
+            return jax.tree.map(_part_spec, part, is_leaf=_is_per_replica)
+        return jax.tree.map(self._divided_spec, _first(self._adapter.get_numpy_iterator()))
 
     def _divided_spec(self, leaf: Any) -> jax.ShapeDtypeStruct:
         length, *rest = np.shape(leaf) or (self._replicas,)
@@ -224,6 +228,20 @@ def sizes_of(batch: Any, replicas: int) -> tuple[int, ...]:
     if first.shapes is not None:
         return tuple(shape[0] for shape in first.shapes)
     return (first.stacked.shape[1],) * replicas
+
+
+def _first(batches: Iterable[Any]) -> Any:
+    """Returns the first batch, by which Keras builds a model.
+
+    Raises:
+      ArgumentValueError: There is none.
+    """
+    for batch in batches:
+        return batch
+    raise ArgumentValueError(
+        "The data for Keras must have an example or more, got none. Pass other data: look at "
+        "what selects the examples, such as filter, take and drop_remainder."
+    )
 
 
 def _is_per_replica(value: Any) -> bool:

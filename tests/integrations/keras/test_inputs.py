@@ -71,6 +71,16 @@ def test_a_dataset_without_an_end_needs_a_number_of_steps(distributed: Any) -> N
         distributed.fit(batches().repeat(), verbose=0)
 
 
+def test_first_data_without_an_example_is_refused() -> None:
+    with STRATEGY.scope():
+        fresh = model()
+    none = batches().take(0)
+    for data in ((X[:0], Y[:0]), (none,), (STRATEGY.experimental_distribute_dataset(none),)):
+        for verb in (fresh.fit, fresh.evaluate):
+            with pytest.raises(ArgumentValueError, match="must have an example or more, got none"):
+                verb(*data, verbose=0)
+
+
 def test_classes_weigh_alike_for_arrays_and_datasets(distributed: Any, weights: Any) -> None:
     losses = []
     for data in ({"x": X, "y": Y, "batch_size": 8}, {"x": batches()}):
