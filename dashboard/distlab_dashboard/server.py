@@ -26,11 +26,13 @@ from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from distlab.errors import (
+    ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
     PortInUseError,
 )
 from distlab.text.counts import is_count
+from distlab.text.flags import flag_refusal
 from distlab.text.printable import printable
 from distlab.text.shown import shown
 from distlab_dashboard.access import ARGUMENT, Access, checked_token
@@ -316,7 +318,8 @@ def serve(
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentTypeError: The address, the token, the prefix or an origin is not a str.
+      ArgumentTypeError: The address, the token, the prefix or an origin is not a str, or
+        `open_browser` not a bool.
       ArgumentValueError: The port, the address, the prefix or an origin can't exist, or the
         address can be reached by others and there is no token, or the token is too short or
         too long.
@@ -341,6 +344,8 @@ def serve(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {shown(port)}."
         )
+    if refusal := flag_refusal("open_browser", open_browser):
+        raise ArgumentTypeError(refusal)
     check_address(address)
     checked, hosts, path = (
         checked_token(address, token),

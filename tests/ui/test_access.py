@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -80,6 +81,12 @@ def test_what_is_no_address_is_refused_as_one(address: str) -> None:
 def test_an_address_of_another_machine_is_told_as_one(address: str, port: int | None) -> None:
     with pytest.raises(ArgumentValueError, match=f"this machine, and '{address}' is none"):
         serve(source(), address=address, port=port, token=TOKEN)
+
+
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_whether_to_open_a_browser_is_true_or_false(value: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"open_browser must be .* got {value!r}"):
+        serve(source(), open_browser=value)
 
 
 @pytest.mark.parametrize("prefix", [5, None, b"a", ("a",)])
