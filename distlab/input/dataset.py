@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+from distlab.data import Dataset
 from distlab.errors import ArgumentTypeError, IteratorContextError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
@@ -103,6 +104,26 @@ class DistributedDataset:
                 f"{shown(reduce_func)}. Write for example lambda count, element: count + 1."
             )
         return functools.reduce(reduce_func, self, initial_state)
+
+    if not TYPE_CHECKING:  # else type checkers accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Tells of the verbs of `dl.data.Dataset` when they are called.
+
+            Raises:
+              AttributeError: There is no such attribute here.
+            """
+            if (
+                not name.startswith("_")
+                and hasattr(Dataset, name)
+                and not hasattr(type(self), name)
+            ):
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}, as a dataset has. "
+                    f"Call {name} on the dataset before experimental_distribute_dataset, or in "
+                    "the function that distribute_datasets_from_function calls."
+                )
+            return object.__getattribute__(self, name)  # raises: of a property its own error
 
     @property
     def element_spec(self) -> Any:
