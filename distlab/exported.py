@@ -8,6 +8,7 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -277,8 +278,8 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
       ArgumentTypeError: `fn` is no function, or a spec is something else.
       ArgumentValueError: A platform is unknown, or there is none.
       ContextError: The function assigns a variable, or communicates with other replicas.
-      StructureError: `fn` is a generator or async function, or it returns something else than
-        arrays and numbers.
+      StructureError: `fn` is a generator or async function, has another number of parameters than
+        there are specs, or returns something else than arrays and numbers.
       NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
       MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
 
@@ -338,11 +339,16 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
 
     Raises:
       NeedsPythonError: It needs numbers.
-      StructureError: Its result is something else than arrays and numbers.
+      StructureError: Its result is something else than arrays and numbers, or it has another
+        number of parameters than there are specs.
     """
 
     def arrays_of(*args: Any) -> Any:
-        result = fn(*args)
+        try:
+            result = fn(*args)
+        except TypeError as error:
+            _explain_count(fn, args, error)
+            raise
         with taken_apart(result, "The result of fn"):
             return jax.tree_util.tree_map_with_path(
                 lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
@@ -354,6 +360,30 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
         return jax.make_jaxpr(arrays_of, return_shape=True)(*abstract)
     except NEEDS_PYTHON as error:
         raise needs_python(fn, "export", error) from error
+
+
+def _explain_count(fn: Callable[..., Any], args: tuple[Any, ...], error: TypeError) -> None:
+    """Raises in place of Python's error for a wrong number of arguments one that tells of specs.
+
+    Args:
+      fn: The function.
+      args: What it was called with.
+      error: What it raised.
+
+    Raises:
+      StructureError: It does not accept so many arguments.
+    """
+    try:
+        inspect.signature(fn).bind(*args)
+    except TypeError:
+        specs = "spec" if len(args) == 1 else "specs"
+        raise StructureError(
+            f"export calls {function_name(fn)} with one argument for each spec, got {len(args)} "
+            f"{specs}: {shown_clause(error)}. Pass a tuple with the spec of each argument, such as "
+            "(spec, spec); a list of specs is one argument."
+        ) from error
+    except ValueError:  # a built-in function, which does not tell its parameters
+        pass
 
 
 def _result(fn: Callable[..., Any], path: str, leaf: Any) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import jax
 import numpy as np
 
+from distlab.devices import jax_internals
+from distlab.errors import StructureError, ValueShapeError
 from distlab.uncopied import Uncopied
 from distlab.values.nests import taken_apart
 from distlab.values.not_an_array import NotAnArray
@@ -140,6 +142,23 @@ class RemoteValue(Uncopied, NotAnArray):
         if self._error is not None:
             return f"RemoteValue(failed: {type(self._error).__name__})"
         return "RemoteValue(ready)"
+
+
+def _refuse_in_jax(value: RemoteValue) -> NoReturn:
+    """Refuses to be an argument of a JAX function.
+
+    Raises:
+      ValueShapeError: Always. JAX replaces a `TypeError` of an argument by one of its own words,
+        and so would hide the remedy of the `StructureError` that other uses raise.
+    """
+    try:
+        value._refuse()
+    except StructureError as error:
+        raise ValueShapeError(str(error)) from None
+
+
+# Without it JAX tells of its protocol, `__jax_array__`, and not of `fetch`.
+jax_internals.register_array_like(RemoteValue, _refuse_in_jax)
 
 
 def _to_numpy(leaf: Any) -> Any:

@@ -276,6 +276,13 @@ def being_transformed() -> bool:
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
 
 
+def mapped_axes() -> tuple[str, ...]:
+    """Returns the axes over which `jax.pmap` or `jax.shard_map` maps the caller; none elsewhere."""
+    mesh = jax.sharding.get_abstract_mesh()
+    axes = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return tuple(str(name) for name, kind in axes if kind is AxisType.Manual)
+
+
 def require_no_other_mesh(verb: str) -> None:
     """Checks that `jax.set_mesh` of a mesh of the user's is not in effect.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import gzip
 import io
 import os
@@ -50,7 +51,7 @@ def read_file(filename: Any) -> bytes:
 
     Raises:
       InvalidArgumentError: `filename` is no name.
-      NotFoundError: There is no such file.
+      NotFoundError: There is no such file, or it is a folder.
       OSError: The file can't be read.
 
     Example:
@@ -87,7 +88,7 @@ def open_file(path: str, compression: str) -> BinaryIO:
     Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
 
     Raises:
-      NotFoundError: There is no such file.
+      NotFoundError: There is no such file, or it is a folder.
     """
     if compression == "GZIP":
         with _told(path):
@@ -101,7 +102,7 @@ def opened(path: str) -> BinaryIO:
     """Opens a file for reading.
 
     Raises:
-      NotFoundError: There is no such file.
+      NotFoundError: There is no such file, or it is a folder.
     """
     with _told(path):
         return Path(path).open("rb")
@@ -109,9 +110,15 @@ def opened(path: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def _told(path: str) -> Iterator[None]:
-    """Tells of a missing file in distlab's words."""
+    """Tells of a missing file, and of a folder in its place, in distlab's words."""
     try:
         yield
+    except IsADirectoryError as error:
+        files = os.path.join(glob.escape(path), "*")  # noqa: PTH118 - pathlib would drop a "./"
+        raise NotFoundError(
+            f"{shown(path, 300)} is a folder, and no file. Pass the name of a file, or those of "
+            f"dl.data.Dataset.list_files({shown(files, 300)})."
+        ) from error
     except FileNotFoundError as error:
         remedy = "Copy it to this machine first" if "://" in path else "Pass the name of one"
         raise NotFoundError(

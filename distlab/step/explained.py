@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -81,6 +82,37 @@ def explain_static(error: Exception) -> None:
             "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
             f"{_AS_IT_IS}."
         )
+
+
+def explain_parts_of_batch(
+    error: Exception, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Adds to an error for arguments that are missing that the only one was a batch of them.
+
+    Args:
+      error: What the function raised.
+      fn: The function.
+      args: Its arguments.
+      kwargs: Its named arguments.
+    """
+    if not isinstance(error, TypeError) or "required" not in str(error):
+        return
+    if len(args) != 1 or not isinstance(args[0], tuple):
+        return
+    if _accepts(fn, args[0], kwargs) and not _accepts(fn, args, kwargs):
+        error.add_note(
+            f"args=(batch,) passes a batch of {len(args[0])} parts as one argument. Write "
+            f"args=batch to pass each part as an argument of {function_name(fn)}."
+        )
+
+
+def _accepts(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether a function has parameters for arguments, where it tells them."""
+    try:
+        inspect.signature(fn).bind(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - some built-in functions, and any `__getattr__` of the user's
+        return False
+    return True
 
 
 def other_ways(numbers: Sequence[str]) -> str:
@@ -177,6 +209,7 @@ def explain_eager(
       ValueShapeError: The function computes with a masked array.
     """
     explain_axis(error)
+    explain_parts_of_batch(error, fn, args, kwargs)
     explain_masked(error, fn)
     if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in str(error):
         error.add_note(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from distlab.devices.jax_internals import mapped_axes
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
 from distlab.step.jaxprs import PMAP_AXIS, divided_over
@@ -29,6 +30,21 @@ def require_no_other_mesh(fn: Callable[..., Any], jaxpr: Any) -> None:
     axes = divided_over(jaxpr)
     if axes:
         raise ContextError(_refusal(fn, axes))
+
+
+def require_not_mapped() -> None:
+    """Checks that `run` is not called in a function that `jax.pmap` or `jax.shard_map` maps.
+
+    Raises:
+      ContextError: It is.
+    """
+    axes = mapped_axes()
+    if axes:
+        by = "jax.pmap" if PMAP_AXIS in axes else f"jax.shard_map (axes {', '.join(axes)})"
+        raise ContextError(
+            f"run was called inside {by}, which has divided the work over devices already. Call "
+            "run outside of it: each replica runs its function on a part of the arguments."
+        )
 
 
 def refusal_of(error: Exception, fn: Callable[..., Any]) -> ContextError | None:

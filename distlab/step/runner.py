@@ -31,6 +31,7 @@ from distlab.step import compile_events, eager, eager_events, in_place, in_use
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.copies import examined
 from distlab.step.last_results import watched
+from distlab.step.other_meshes import require_not_mapped
 from distlab.step.place import Place
 from distlab.step.program import Program
 from distlab.step.program_cache import FunctionPrograms, keep
@@ -205,6 +206,8 @@ def _run_traced(
                 "where it had no numbers. Return values from that function instead of "
                 "storing them."
             )
+        if jax_internals.being_transformed():
+            require_not_mapped()
         programs = place.programs.of(fn)
         staged = call.traced or jax_internals.being_staged()
         program = None if staged else programs.get(call.key)

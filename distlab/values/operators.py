@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import jax
 import numpy as np
 
-from distlab.errors import UnsupportedError
+from distlab.errors import ArgumentTypeError, UnsupportedError
+from distlab.text.shown import shown
 
 # fmt: off
 _OF_THE_VALUE: Final = frozenset({
@@ -95,6 +96,19 @@ class ArrayOperators:
             if name in _INSTEAD:
                 told += f", as tf.Variable has. Use {_INSTEAD[name]}."
             raise AttributeError(told)
+
+        def __setitem__(self, index: Any, value: Any) -> NoReturn:
+            """Refuses to assign elements, as `tf.Variable` and JAX's arrays do.
+
+            Raises:
+              ArgumentTypeError: Always.
+            """
+            del value
+            raise ArgumentTypeError(
+                f"A {type(self).__name__} is assigned as a whole, got an assignment to its "
+                f"[{shown(index)}]. Write v.assign(v.value().at[index].set(value)) for a variable "
+                "v, or at[index].add(value) for +=."
+            )
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]
