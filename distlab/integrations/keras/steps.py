@@ -111,7 +111,7 @@ class _Step:
         self._model = model
         self._name = name
         self._by_examples = by_examples and steps.strategy.num_replicas_in_sync > 1
-        self._replica_steps: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._replica_steps: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
         self._replica_step: Callable[..., Any] | None = None
 
     def __call__(self, batch: Any) -> Any:
@@ -138,7 +138,8 @@ class _Step:
             else group_of(kind, _variables(model, kind), arrays, strategy)
             for kind, arrays in zip(KINDS[self._name], state, strict=True)
         )
-        members = tuple(id(held) for group in groups for held in group.members)
+        # By kind: a layer that is frozen, or no longer, changes its variables' kinds alone.
+        members = tuple(tuple(map(id, group.members)) for group in groups)
         if members not in self._replica_steps:
             self._replica_steps[members] = self._made(groups)
         self._replica_step = self._replica_steps[members]

@@ -269,6 +269,29 @@ def test_a_frozen_base_stays_as_it_is() -> None:
     assert not np.array_equal(head, network.get_weights()[-1])
 
 
+@pytest.mark.parametrize(
+    ("frozen", "then"), [([], [0]), ([], [1]), ([], [0, 1]), ([1], []), ([1], [0])]
+)
+def test_what_is_frozen_after_compile_is_never_trained_in_silence(
+    frozen: list[int], then: list[int]
+) -> None:
+    def freeze(numbers: list[int]) -> None:
+        for number, layer in enumerate(network.layers):
+            layer.trainable = number not in numbers
+
+    with mirrored(2).scope():
+        network = model()
+    freeze(frozen)
+    network.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    network.fit(X, Y, **FIT)
+    loss = network.evaluate(X, Y, batch_size=8, verbose=0)
+    freeze(then)
+    assert network.evaluate(X, Y, batch_size=8, verbose=0) == loss
+    # Keras' own errors, as without a scope.
+    with pytest.raises(ValueError, match=r"optimizer_variables|Invalid variable value"):
+        network.fit(X, Y, **FIT)
+
+
 def test_nothing_holds_the_weights_of_the_epoch_before() -> None:
     with mirrored(2).scope():
         trained = model()
