@@ -99,6 +99,11 @@ class AgreedSteps(Steps):
         spec = self._steps.local_spec
         return spec if self._endless else varying_spec(spec)
 
+    @property
+    def endless(self) -> bool:
+        """Whether this worker's data has no end, and so the steps of all."""
+        return self._endless
+
     def __len__(self) -> int:
         """Returns the number of steps of the worker that has the most."""
         known = [length for length in self._lengths if length is not None]

@@ -68,8 +68,12 @@ class GlobalBatches(Steps):
         It is unknown where a worker may have no batch while another one has.
         """
         spec = divided_spec(self._dataset.element_spec, self._replicas)
-        endless = self._dataset.cardinality() == INFINITE_CARDINALITY
-        return spec if self._workers == 1 or endless else varying_spec(spec)
+        return spec if self._workers == 1 or self.endless else varying_spec(spec)
+
+    @property
+    def endless(self) -> bool:
+        """Whether there are global batches without end."""
+        return self._dataset.cardinality() == INFINITE_CARDINALITY
 
     def __len__(self) -> int:
         """Returns the number of global batches."""

@@ -56,6 +56,12 @@ class PerReplicaBatches(Steps):
         """The specs of the datasets' elements."""
         return self._datasets[-1].element_spec if self._local_spec is None else self._local_spec
 
+    @property
+    def endless(self) -> bool:
+        """Whether every replica (or, if it fills, any) has batches without end."""
+        endless = [dataset.cardinality() == INFINITE_CARDINALITY for dataset in self._datasets]
+        return any(endless) if self.fills else all(endless)
+
     def __len__(self) -> int:
         """Returns the number of steps in which every replica (or, if it fills, any) has a batch."""
         counts = [len(dataset) for dataset in self._datasets]

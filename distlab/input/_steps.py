@@ -113,6 +113,11 @@ class Steps(ABC):
     def local_spec(self) -> Any:
         """The nest of specs of one replica's part."""
 
+    @property
+    @abstractmethod
+    def endless(self) -> bool:
+        """Whether the data is known to have no end."""
+
     @abstractmethod
     def __len__(self) -> int:
         """Returns the number of steps.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from distlab.data import Dataset
-from distlab.errors import ArgumentTypeError, IteratorContextError
+from distlab.errors import ArgumentTypeError, InvalidArgumentError, IteratorContextError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
 from distlab.input._steps import Steps
@@ -89,6 +89,7 @@ class DistributedDataset:
 
         Raises:
           ArgumentTypeError: `reduce_func` is not a function.
+          InvalidArgumentError: The data has no end.
 
         Example:
           >>> import distlab as dl
@@ -103,6 +104,8 @@ class DistributedDataset:
                 "reduce_func must be a function of the value so far and an element, got "
                 f"{shown(reduce_func)}. Write for example lambda count, element: count + 1."
             )
+        if self.steps.endless:
+            raise InvalidArgumentError("reduce needs a dataset with an end. Use take(n) before.")
         return functools.reduce(reduce_func, self, initial_state)
 
     if not TYPE_CHECKING:  # else type checkers accept every name

@@ -149,6 +149,7 @@ def test_resampled_classes_have_the_wanted_shares() -> None:
         lambda d: d.reduce(0, None),
         lambda d: d.take_while(None),
         lambda d: d.reduce(0, lambda *_: next(iter(()))),
+        lambda d: d.repeat().reduce(0, lambda s, x: s + x),
         lambda d: d.map(bool, num_parallel_calls=0),
         lambda d: d.map(bool, num_parallel_calls=1.5),
         lambda d: d.interleave(Dataset.range, num_parallel_calls=-3),

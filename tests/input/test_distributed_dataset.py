@@ -9,7 +9,13 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from distlab.errors import ArgumentTypeError, NotBatchedError, OutOfRangeError, ValueShapeError
+from distlab.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    NotBatchedError,
+    OutOfRangeError,
+    ValueShapeError,
+)
 from tests.listening import listening
 
 
@@ -186,3 +192,20 @@ def test_an_error_in_a_property_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr(distributed, "_distribution")
     with pytest.raises(AttributeError, match="no attribute '_distribution'"):
         _ = distributed.element_spec
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_reduce_of_data_that_is_known_to_have_no_end_is_refused(ends: bool) -> None:
+    def add(total: int, _: object) -> int:
+        return total + 1
+
+    strategy = _strategy(2)
+    batches = _range(4).batch(2).repeat(2 if ends else None)
+    global_batches = strategy.experimental_distribute_dataset(batches)
+    own_batches = strategy.distribute_datasets_from_function(lambda _: batches)
+    for dataset, steps in ((global_batches, 4), (own_batches, 2)):
+        if ends:
+            assert dataset.reduce(0, add) == steps
+        else:
+            with pytest.raises(InvalidArgumentError, match="reduce needs a dataset with an end"):
+                dataset.reduce(0, add)
