@@ -122,8 +122,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (
-        *("text", "errors", "events", "devices", "context", "variables", "data", "input"),
-        *("strategies", "integrations.orbax"),
+        *("text", "errors", "user_code", "events", "devices", "context", "variables", "data"),
+        *("input", "strategies", "integrations.orbax"),
     ),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster", "integrations.dask"),

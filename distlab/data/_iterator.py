@@ -10,6 +10,7 @@ from typing import Any, Final
 from distlab.data._engine import Element, Reader, State
 from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
+from distlab.data._reads import Reads
 from distlab.data._resumable import Resumable
 from distlab.data._seeded import Seeded
 from distlab.devices.jax_internals import being_staged
@@ -193,6 +194,7 @@ class Values(Resumable, Iterator[Any]):
           elements: The iteration whose values to return.
         """
         self._elements = elements
+        self._reads = Reads()
         self._of_a_program = being_staged()
 
     def __next__(self) -> Any:
@@ -209,7 +211,13 @@ class Values(Resumable, Iterator[Any]):
                 "later calls. Call it outside and pass the element: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
-        return next(self._elements).value
+        try:
+            value = next(self._elements).value
+        except StopIteration:
+            self._reads.note(ended=True)
+            raise
+        self._reads.note(ended=False)
+        return value
 
     def get_next(self) -> Any:
         """Returns the next value, as `next()` does.

@@ -13,6 +13,7 @@ from distlab import events
 from distlab.context import scopes
 from distlab.data import Optional
 from distlab.data._engine import State
+from distlab.data._reads import Reads
 from distlab.data._resumable import Resumable
 from distlab.devices import jax_internals
 from distlab.errors import (
@@ -58,6 +59,7 @@ class DistributedIterator(Resumable):
         self._ended = False
         self._before: State | None = None
         self._repeats = Repeats()
+        self._reads = Reads()
         self._feed = _open_feed(distribution)
 
     def __iter__(self) -> DistributedIterator:
@@ -76,7 +78,7 @@ class DistributedIterator(Resumable):
           NotBatchedError: The element has no batch dimension.
           ValueShapeError: Its components have different batch dimensions.
         """
-        return self._next(fill=self._distribution.steps.fills)
+        return self._noted(fill=self._distribution.steps.fills)
 
     def get_next(self) -> Any:
         """Returns the next element, as `next()` does.
@@ -115,7 +117,7 @@ class DistributedIterator(Resumable):
           [True, False]
         """
         try:
-            return Optional.from_value(self._next(fill=True))
+            return Optional.from_value(self._noted(fill=True))
         except StopIteration:
             return Optional.empty()
 
@@ -189,6 +191,15 @@ class DistributedIterator(Resumable):
         with the next element, if they are read on.
         """
         self._feed.close()
+
+    def _noted(self, *, fill: bool) -> Any:
+        try:
+            value = self._next(fill=fill)
+        except StopIteration:
+            self._reads.note(ended=True)
+            raise
+        self._reads.note(ended=False)
+        return value
 
     def _next(self, *, fill: bool) -> Any:
         self._require_cross_replica()

@@ -6,7 +6,9 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.data import INFINITE_CARDINALITY, Dataset
+from distlab.errors import ArgumentTypeError, ArgumentValueError, InvalidArgumentError
+from distlab.input.dataset import DistributedDataset
 from distlab.strategies.abstract import Strategy
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
@@ -65,6 +67,23 @@ def require_iterable(name: str, value: Any) -> None:
         raise ArgumentTypeError(
             f"{name} must be an iterable of batches, got {shown(value)}. Pass a distributed "
             "dataset, or a distlab.data.Dataset."
+        )
+
+
+def require_end(dataset: Any) -> None:
+    """Checks that data which is to be evaluated to its end has one, as far as it is known.
+
+    Raises:
+      InvalidArgumentError: It has none.
+    """
+    if isinstance(dataset, DistributedDataset):
+        endless = dataset.steps.endless
+    else:
+        endless = isinstance(dataset, Dataset) and dataset.cardinality() == INFINITE_CARDINALITY
+    if endless:
+        raise InvalidArgumentError(
+            "evaluate without a number of steps needs a dataset with an end. Use take(n) before, "
+            "or pass a number of steps."
         )
 
 

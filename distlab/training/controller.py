@@ -203,7 +203,8 @@ class Controller:
           The evaluator's outputs.
 
         Raises:
-          ArgumentValueError: `steps` is no number of steps, or there is no evaluator.
+          ArgumentValueError: `steps` is neither -1 nor a number of steps, or there is no evaluator.
+          InvalidArgumentError: All of the data is to be evaluated, and it has no end.
           StructureError: The evaluator's `eval_end` returns something else than a dict or None.
           ContextError: The evaluator's `__init__` did not call that of `StandardEvaluator`.
 

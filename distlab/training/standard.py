@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from distlab.errors import ContextError, OutOfRangeError
-from distlab.training.checks import require_count, require_iterable
+from distlab.training.checks import require_count, require_end, require_iterable
+from distlab.training.watch import Watch
+from distlab.user_code import warn
 
 Outputs = dict[str, Any] | None
 """Results by name: numbers, or arrays of shape ()."""
+
+_UNREAD_STEPS: Final = 100
+"""After how many steps that read nothing `evaluate` says when it ends."""
 
 
 @final
@@ -78,7 +83,13 @@ class StandardTrainer(ABC):
 
     @abstractmethod
     def train_step(self, iterator: Iterator[Any]) -> None:
-        """Takes one step, with the next element of an iterator."""
+        """Takes one step, with the next element of an iterator.
+
+        At the end of the data it lets the `StopIteration` of `next(iterator)` through.
+
+        Args:
+          iterator: The iterator over the data.
+        """
 
     def train_loop_begin(self) -> None:  # noqa: B027 - need not be overridden
         """Is called before the first of several steps, to reset metrics for example."""
@@ -97,20 +108,36 @@ class StandardTrainer(ABC):
           The result of `train_loop_end`.
 
         Raises:
-          OutOfRangeError: The dataset has ended.
+          OutOfRangeError: The dataset has ended, or a step read all of it.
           ContextError: The subclass's `__init__` did not call that of this class.
         """
         require_count("num_steps", num_steps)
         self.train_loop_begin()
+        watch = self._watched()
         for number in range(num_steps):
             try:
-                self.train_step(self.train_iterator)
+                self.train_step(watch.iterator)
             except StopIteration:
                 raise OutOfRangeError(
                     f"The training data ended after {number} of {num_steps} steps. Call repeat() "
                     "on the dataset, or train fewer steps."
                 ) from None
+            watch.count()
+            if watch.over and (watch.took == 0 or number + 1 < num_steps):
+                raise OutOfRangeError(
+                    "train_step takes one step, with next(iterator), and step "
+                    f"{number + 1} of {num_steps} read {watch.took} elements and the end of the "
+                    "training data. Leave the loop over the iterator, and the StopIteration at "
+                    "its end, to train(); call repeat() on the dataset for more steps."
+                )
         return self.train_loop_end()
+
+    def _watched(self) -> Watch:
+        """Returns what tells how far the steps have read the present iterator."""
+        watch: Watch | None = self.__dict__.get("_watch")
+        if watch is None or watch.source is not self.train_iterator:
+            watch = self._watch = Watch(self.train_iterator)
+        return watch
 
 
 class StandardEvaluator(ABC):
@@ -155,6 +182,9 @@ class StandardEvaluator(ABC):
     @abstractmethod
     def eval_step(self, iterator: Iterator[Any]) -> Any:
         """Evaluates the next element of an iterator.
+
+        At the end of the data it lets the `StopIteration` of `next(iterator)` through. Where it
+        meets the end and returns, the evaluation ends, too.
 
         Args:
           iterator: The iterator over the data.
@@ -205,16 +235,49 @@ class StandardEvaluator(ABC):
         Raises:
           ArgumentValueError: `num_steps` is neither -1 nor a number of steps.
           ContextError: The subclass's `__init__` did not call that of this class.
+          InvalidArgumentError: All of the data is to be evaluated, and it has no end.
+
+        Warns:
+          RuntimeWarning: The first step read several elements and the end, or many steps have
+            read nothing where all of the data is to be evaluated.
         """
         if num_steps != -1:
             require_count("num_steps", num_steps)
+        else:
+            require_end(self.eval_dataset)
         state = self.eval_begin()
-        iterator, taken = iter(self.eval_dataset), 0
+        watch, taken = Watch(iter(self.eval_dataset)), 0
         while taken != num_steps:
             try:
-                outputs = self.eval_step(iterator)
+                outputs = self.eval_step(watch.iterator)
             except (StopIteration, OutOfRangeError):  # of `next`, and of `get_next`
+                break
+            watch.count()
+            if watch.over and watch.took == 0 and outputs is None:  # as good as `StopIteration`
                 break
             state = self.eval_reduce(state, outputs)
             taken += 1
+            if watch.over and taken != num_steps:
+                if watch.loops:
+                    _warn_of_loop(watch.took)
+                break
+            if num_steps == -1 and watch.unread == _UNREAD_STEPS:
+                _warn_of_unread()
         return self.eval_end() if state is None else self.eval_end(state)
+
+
+def _warn_of_loop(took: int) -> None:
+    warn(
+        f"eval_step evaluates one element, next(iterator), and the first one read all {took}. The "
+        "evaluation ends after it. Leave the loop over the iterator to evaluate().",
+        RuntimeWarning,
+    )
+
+
+def _warn_of_unread() -> None:
+    warn(
+        "evaluate() ends when eval_step meets the end of its iterator or raises StopIteration, and "
+        f"{_UNREAD_STEPS} steps have read nothing from the iterator. Call next(iterator) in "
+        "eval_step, or pass a number of steps.",
+        RuntimeWarning,
+    )
