@@ -108,8 +108,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "uncopied", "threads", "file_locks", "cluster", "devices", "processes"),
-        *("values", "context", "variables", "data", "input", "integrations.hook"),
+        *("text", "errors", "uncopied", "user_code", "threads", "file_locks", "cluster"),
+        *("devices", "processes", "values", "context", "variables", "data", "input"),
+        "integrations.hook",
     ),
     "integrations.keras": (
         *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),

@@ -85,6 +85,7 @@ class Checkpoint(Uncopied):
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         own: dict[str, Any] = self.__dict__
         own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
+        own["_folders"] = set()  # in which there are checkpoints that it has written or restored
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -206,6 +207,7 @@ class Checkpoint(Uncopied):
                 self.__dict__["_job"] = Job(write)
             else:
                 write()
+            self._folders.add(path.parent)
         return str(path)
 
     def restore(
@@ -270,6 +272,7 @@ class Checkpoint(Uncopied):
         arrays = files.arrays(path, entries, set(here) & set(entries))
         _require_one_value(path, here, entries, arrays)
         self._put(here, entries, arrays)
+        self._folders.add(path.parent)
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
     def read(

@@ -15,9 +15,11 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointErro
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
+from distlab.integrations.orbax.workers import is_writer
 from distlab.text.counts import is_number, is_positive_count
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
+from distlab.user_code import warn
 
 _NAME: Final = re.compile(r"[^/\\\0]+")
 _SECONDS_AN_HOUR: Final = 3600
@@ -134,6 +136,7 @@ class CheckpointManager(Uncopied):
         self._every_number = keep_every
         self._options = CheckpointOptions(enable_async=enable_async)
         self._last_step: int | None = None
+        self._strange: set[Path] | None = None
 
     @property
     def directory(self) -> str:
@@ -169,6 +172,10 @@ class CheckpointManager(Uncopied):
             other one was removed.
           ArgumentValueError: The number is none, or negative.
 
+        Warns:
+          RuntimeWarning: It replaces or removes a checkpoint of an earlier program, and this one
+            has restored none of the folder's.
+
         Example:
           >>> import distlab as dl
           >>> checkpoint = dl.train.Checkpoint(step=1)
@@ -193,6 +200,7 @@ class CheckpointManager(Uncopied):
         path = self._folder / f"{self._name}-{number}"
         self.checkpoint.sync()
         _require_folder(self._folder)
+        self._warn_of_loss(path)
         before = self.checkpoint.save_counter
         self.checkpoint.save_counter = before + 1
         try:
@@ -263,22 +271,42 @@ class CheckpointManager(Uncopied):
                 files.remove(path)
             self._remove_unfinished()
 
+    def _warn_of_loss(self, newest: Path) -> None:
+        """Warns before the first checkpoint is lost that another program left in the folder."""
+        if self._strange is None:
+            known = self._folder in self.checkpoint._folders
+            self._strange = set() if known else set(_whole(self._folder, self._name))
+        if not self._strange or not is_writer():
+            return
+        lost = self._strange.intersection([newest, *self._old(newest)])
+        if not lost:
+            return
+        self._strange = set()  # once is enough
+        first = min(lost, key=lambda path: _number(path.name, self._name) or 0)
+        warn(
+            f"A program that starts again restores its checkpoints before it saves, and {first} "
+            f"of an earlier one is {'replaced' if first == newest else 'removed'} now. Call "
+            "restore_or_initialize() before the first save, or save to another folder.",
+            RuntimeWarning,
+        )
+
     @contextmanager
     def _adding(self, path: Path) -> Iterator[None]:
         """Removes what is not to be kept, before and after a checkpoint is written."""
         with files.alone(self._folder, self._name):
             self._remove_unfinished()
             yield
-            self._remove_old(path)
+            for old in self._old(path):
+                files.remove(old)
 
     def _remove_unfinished(self) -> None:
         files.remove_unfinished(self._folder, lambda name: _number(name, self._name) is not None)
 
-    def _remove_old(self, newest: Path) -> None:
-        """Removes the checkpoints that are not to be kept, once a newer one is whole."""
+    def _old(self, newest: Path) -> list[Path]:
+        """Returns the checkpoints that are not to be kept, once a newer one is whole."""
         if self._max_to_keep is None:
-            return
-        kept_ns = None
+            return []
+        kept_ns, old = None, []
         older = [path for path in _whole(self._folder, self._name) if path != newest]
         for path in [*older, newest][: -int(self._max_to_keep)]:
             number = _number(path.name, self._name) or 0
@@ -290,7 +318,8 @@ class CheckpointManager(Uncopied):
                 if kept_ns is None or written_ns - kept_ns >= least_ns:
                     kept_ns = written_ns
                     continue
-            files.remove(path)
+            old.append(path)
+        return old
 
 
 def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:

@@ -109,7 +109,9 @@ def test_multiples_and_one_in_so_many_hours_are_kept_beyond_the_newest(tmp_path:
         held = json.loads(file.read_text())
         held["commit_timestamp_nsecs"] = hour_ns * number // 2
         file.write_text(json.dumps(held))
-    _, manager = managed(tmp_path / "b", max_to_keep=2, keep_checkpoint_every_n_hours=1)
+    manager = dl.train.CheckpointManager(
+        manager.checkpoint, tmp_path / "b", max_to_keep=2, keep_checkpoint_every_n_hours=1
+    )
     manager.save(6)
     assert names(manager) == ["ckpt-1", "ckpt-3", "ckpt-5", "ckpt-6"]
 
@@ -271,3 +273,58 @@ def test_wrong_arguments_are_refused(
         dl.train.CheckpointManager(**given | options)
     with pytest.raises(ArgumentTypeError, match=r"must be dl\.train\.CheckpointOptions"):
         dl.train.Checkpoint(x=1).save(tmp_path / "a", options=5)
+
+
+def run_of_a_program(folder: Path, *, restore: str, **options: Any) -> None:
+    """Saves three checkpoints, as each program does that is started with this folder."""
+    step, manager = managed(folder, **options)
+    if restore == "newest":
+        manager.restore_or_initialize()
+    elif restore == "TensorFlow's words":
+        manager.checkpoint.restore(dl.train.latest_checkpoint(folder))
+    for _ in range(3):
+        step.assign_add(1)
+        manager.save()
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ({"max_to_keep": None}, "ckpt-1 of an earlier one is replaced"),
+        ({"max_to_keep": 1}, "ckpt-3 of an earlier one is removed"),
+        ({"checkpoint_name": "model"}, "model-1 of an earlier one is replaced"),
+    ],
+)
+def test_a_program_that_restores_nothing_is_warned_once_before_it_takes_an_earlier_ones_place(
+    options: dict[str, Any], how: str, tmp_path: Path
+) -> None:
+    run_of_a_program(tmp_path, restore="", **options)
+    with pytest.warns(RuntimeWarning, match=how) as caught:
+        run_of_a_program(tmp_path, restore="", **options)
+    assert [Path(each.filename) for each in caught] == [Path(__file__)]
+
+
+def test_an_earlier_programs_checkpoint_is_as_it_was_where_the_warning_is_an_error(
+    tmp_path: Path,
+) -> None:
+    run_of_a_program(tmp_path, restore="")
+    step, manager = managed(tmp_path)
+    with pytest.raises(RuntimeWarning, match="ckpt-1 of an earlier one"):
+        manager.save()
+    assert manager.checkpoint.save_counter == 0
+    assert dl.train.load_variable(f"{tmp_path}/ckpt-1", "step") == 1
+    assert int(step) == 0
+
+
+@pytest.mark.parametrize("restore", ["newest", "TensorFlow's words"])
+def test_a_program_that_restores_and_one_with_another_name_lose_nothing_unknown(
+    restore: str, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        run_of_a_program(tmp_path, restore=restore, max_to_keep=2)
+    run_of_a_program(tmp_path, restore="", checkpoint_name="other")
+    step, manager = managed(tmp_path / "again", max_to_keep=1)
+    for _ in range(2):  # as in a cell of a notebook
+        step.assign_add(1)
+        manager.save()
+        manager = dl.train.CheckpointManager(manager.checkpoint, manager.directory, max_to_keep=1)
