@@ -24,11 +24,13 @@ from distlab.integrations.orbax.jobs import Job
 from distlab.integrations.orbax.kinds import Kind, Position, Put
 from distlab.integrations.orbax.options import absolute_name, checked
 from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
+from distlab.integrations.orbax.unchanged import Unchanged
 from distlab.integrations.orbax.walk import kind_of, walk
 from distlab.text.counts import is_count
 from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.uncopied import Uncopied
+from distlab.user_code import warn
 from distlab.variables import frames
 from distlab.variables.variable import Variable
 
@@ -86,6 +88,7 @@ class Checkpoint(Uncopied):
         own: dict[str, Any] = self.__dict__
         own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
         own["_folders"] = set()  # in which there are checkpoints that it has written or restored
+        own["_unchanged"] = Unchanged()
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -110,6 +113,8 @@ class Checkpoint(Uncopied):
                 f"A checkpoint has {name} itself, so no object can have that name. Choose another."
             )
         else:
+            if name in self._parts:
+                self._unchanged.forget()
             self.__dict__["_parts"][name] = value
 
     def __delattr__(self, name: str) -> None:
@@ -144,6 +149,10 @@ class Checkpoint(Uncopied):
           CheckpointError: The disk is full, or the folder is a file. `save_counter` is as before.
           ArgumentTypeError: An object can't be saved.
 
+        Warns:
+          RuntimeWarning: Nothing but plain values is saved, such as arrays and numbers, and the
+            second save finds those of the first one.
+
         Example:
           >>> import distlab as dl
           >>> checkpoint = dl.train.Checkpoint(step=1)
@@ -174,6 +183,10 @@ class Checkpoint(Uncopied):
           CheckpointError: The disk is full, or the folder is a file.
           ArgumentTypeError: An object can't be saved.
 
+        Warns:
+          RuntimeWarning: Nothing but plain values is saved, such as arrays and numbers, and the
+            second save finds those of the first one.
+
         Example:
           >>> import distlab as dl
           >>> path = dl.train.Checkpoint(step=1).write("checkpoints/last")
@@ -197,6 +210,13 @@ class Checkpoint(Uncopied):
         with self.one_at_a_time:
             self.sync()
             state = self._snapshot()
+            if self._unchanged.is_second_of([self._root, self._parts]):
+                warn(
+                    "A checkpoint saves the values that it was given, and none of "
+                    f"{listed(list(self._parts))} is another one at this second save. Where a step "
+                    "returns new values, assign them before each save: checkpoint.state = state.",
+                    RuntimeWarning,
+                )
 
             def write_it() -> None:
                 with context():

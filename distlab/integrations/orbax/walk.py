@@ -108,7 +108,7 @@ class _Walk:
         if isinstance(value, HasParts):
             for part, inner in value.checkpoint_parts().items():
                 value.replace_part(part, self.nest(inner, _join(name, part), settings=False))
-        elif _is_nnx(value):
+        elif is_nnx(value):
             self._nnx(value, name)
         elif _is_keras(value):
             for part, inner in _keras_parts(value).items():
@@ -152,7 +152,8 @@ class _Walk:
             nnx.update(value, state)
 
 
-def _is_nnx(value: Any) -> bool:
+def is_nnx(value: Any) -> bool:
+    """Returns whether a value is an object of Flax NNX, which changes in place."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and isinstance(value, nnx.Pytree)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import equinox as eqx
 import jax
@@ -410,3 +411,64 @@ def test_a_checkpoint_whose_arrays_lie_elsewhere_is_restored(tmp_path: Path) -> 
     (tmp_path / "elsewhere").rename(tmp_path / "away")
     with pytest.raises(dl.errors.DataLossError, match=r"its file arrays/.* is missing"):
         dl.train.Checkpoint(x=x).restore(path)
+
+
+PLAIN: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "array": lambda: {"state": jnp.zeros(2)},
+    "nest": lambda: {"state": {"w": jnp.zeros(2), "b": (1.0, "text")}, "step": 0},
+    "replicated": lambda: {"state": dl.MirroredStrategy(["CPU:0", "CPU:1"]).replicate(jnp.ones(2))},
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_values_that_were_not_assigned_anew_are_warned_of_at_the_second_save(
+    kind: str, tmp_path: Path
+) -> None:
+    checkpoint = dl.train.Checkpoint(**PLAIN[kind]())
+    manager = dl.train.CheckpointManager(checkpoint, tmp_path)
+    manager.save()
+    with pytest.warns(RuntimeWarning, match="assign them before each save") as caught:
+        manager.save()
+    assert [Path(each.filename) for each in caught] == [Path(__file__)]
+    manager.save()
+    checkpoint.save(tmp_path / "own")
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("how", ["assigned", "assigned later", "changed in the nest", "restored"])
+def test_values_that_were_assigned_anew_may_be_saved_again(
+    how: str, kind: str, tmp_path: Path
+) -> None:
+    nest = {"inner": PLAIN[kind]()}
+    checkpoint = dl.train.Checkpoint(nest=nest)
+    if how == "assigned":
+        checkpoint.nest = PLAIN[kind]()
+    path = checkpoint.save(tmp_path / "own")
+    if how == "assigned later":
+        checkpoint.nest = PLAIN[kind]()
+    elif how == "changed in the nest":
+        nest["inner"]["state"] = jnp.ones(3)
+    elif how == "restored":
+        checkpoint.restore(path)
+    for _ in range(2):  # the last one, too, after the loop
+        checkpoint.save(tmp_path / "own")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dl.Variable(1.0),
+        lambda: np.zeros(2),  # may be written to in place
+        lambda: iter(dl.data.Dataset.range(3)),
+        lambda: np.random.default_rng(0),
+        lambda: nnx.Linear(2, 2, rngs=nnx.Rngs(0)),
+        lambda: dl.train.Checkpoint(v=dl.Variable(1.0)),
+    ],
+    ids=["variable", "array of NumPy", "iterator", "generator", "model", "checkpoint"],
+)
+def test_objects_that_change_in_place_may_be_saved_again(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
+    checkpoint = dl.train.Checkpoint(state=jnp.zeros(2), other=make())
+    for _ in range(3):
+        checkpoint.save(tmp_path / "own")
