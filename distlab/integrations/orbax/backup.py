@@ -10,15 +10,18 @@ from functools import partial
 from types import TracebackType
 from typing import final
 
+from distlab.data._reads import reads_of
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.integrations.orbax.preemption import RESTART_CODE
+from distlab.integrations.orbax.status import listed
 from distlab.integrations.orbax.workers import is_writer
 from distlab.processes import group
 from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
+from distlab.user_code import warn
 
 
 @final
@@ -125,6 +128,10 @@ class BackupAndRestore:
         Raises:
           CheckpointError: The backup could not be written; the one before is as it was.
           ContextError: This is outside of the `with` block.
+
+        Warns:
+          RuntimeWarning: After two steps nothing was read yet from any of the iterators in the
+            checkpoint.
         """
         if not self._entered:
             raise ContextError(
@@ -132,12 +139,26 @@ class BackupAndRestore:
                 "restored. Write: with BackupAndRestore(...) as backup."
             )
         self._steps += 1
+        if self._steps == 2:  # the batch of the first step may have been read before
+            self._warn_of_unread()
         stops = self._stop is not None and self._stop.begin()
         if stops or self._steps % self._save_freq == 0:
             self.save()
         if stops:
             self._manager.sync()
             sys.exit(RESTART_CODE)
+
+    def _warn_of_unread(self) -> None:
+        """Warns of iterators that the loop does not read: it would begin anew with the data."""
+        positions = self._manager.checkpoint._positions()
+        reads = [reads_of(iterator) for iterator in positions.values()]
+        if reads and all(read is not None and not read.threads for read in reads):
+            warn(
+                "A loop goes on at the next batch if it reads the iterator that its checkpoint "
+                f"has, and nothing has read {listed(list(positions))} in two steps. Write "
+                "for x in iterator, in place of for x in dataset.",
+                RuntimeWarning,
+            )
 
     def save(self) -> None:
         """Saves now, as before a machine is taken away; raises what `step` does."""

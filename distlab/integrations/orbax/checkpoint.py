@@ -357,6 +357,10 @@ class Checkpoint(Uncopied):
                 )
         return found
 
+    def _positions(self) -> dict[str, Any]:
+        """Returns the iterators by name."""
+        return {name: leaf for name, leaf in self._leaves().items() if _is_position(leaf)}
+
     def _snapshot(self) -> dict[str, Saved]:
         """Returns copies of all values, as they are between two steps."""
         _require_outside("save")
