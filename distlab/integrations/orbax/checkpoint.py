@@ -34,6 +34,9 @@ from distlab.user_code import warn
 from distlab.variables import frames
 from distlab.variables.variable import Variable
 
+used_folders: Final[set[Path]] = set()
+"""The folders in which this program has written or restored checkpoints."""
+
 _COUNTER: Final = "save_counter"
 
 
@@ -87,7 +90,6 @@ class Checkpoint(Uncopied):
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         own: dict[str, Any] = self.__dict__
         own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
-        own["_folders"] = set()  # in which there are checkpoints that it has written or restored
         own["_unchanged"] = Unchanged()
         for name, value in kwargs.items():
             setattr(self, name, value)
@@ -227,7 +229,7 @@ class Checkpoint(Uncopied):
                 self.__dict__["_job"] = Job(write)
             else:
                 write()
-            self._folders.add(path.parent)
+            used_folders.add(path.parent)
         return str(path)
 
     def restore(
@@ -292,7 +294,7 @@ class Checkpoint(Uncopied):
         arrays = files.arrays(path, entries, set(here) & set(entries))
         _require_one_value(path, here, entries, arrays)
         self._put(here, entries, arrays)
-        self._folders.add(path.parent)
+        used_folders.add(path.parent)
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
     def read(

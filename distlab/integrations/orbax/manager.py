@@ -13,7 +13,7 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointError
 from distlab.integrations.orbax import files
-from distlab.integrations.orbax.checkpoint import Checkpoint
+from distlab.integrations.orbax.checkpoint import Checkpoint, used_folders
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
 from distlab.integrations.orbax.workers import is_writer
 from distlab.text.counts import is_number, is_positive_count
@@ -274,7 +274,7 @@ class CheckpointManager(Uncopied):
     def _warn_of_loss(self, newest: Path) -> None:
         """Warns before the first checkpoint is lost that another program left in the folder."""
         if self._strange is None:
-            known = self._folder in self.checkpoint._folders
+            known = self._folder in used_folders
             self._strange = set() if known else set(_whole(self._folder, self._name))
         if not self._strange or not is_writer():
             return

@@ -22,6 +22,7 @@ from distlab.errors import (
     NotFoundError,
 )
 from distlab.integrations.orbax import files
+from distlab.integrations.orbax.checkpoint import used_folders
 
 
 def names(manager: dl.train.CheckpointManager) -> list[str]:
@@ -109,9 +110,7 @@ def test_multiples_and_one_in_so_many_hours_are_kept_beyond_the_newest(tmp_path:
         held = json.loads(file.read_text())
         held["commit_timestamp_nsecs"] = hour_ns * number // 2
         file.write_text(json.dumps(held))
-    manager = dl.train.CheckpointManager(
-        manager.checkpoint, tmp_path / "b", max_to_keep=2, keep_checkpoint_every_n_hours=1
-    )
+    _, manager = managed(tmp_path / "b", max_to_keep=2, keep_checkpoint_every_n_hours=1)
     manager.save(6)
     assert names(manager) == ["ckpt-1", "ckpt-3", "ckpt-5", "ckpt-6"]
 
@@ -277,6 +276,7 @@ def test_wrong_arguments_are_refused(
 
 def run_of_a_program(folder: Path, *, restore: str, **options: Any) -> None:
     """Saves three checkpoints, as each program does that is started with this folder."""
+    used_folders.clear()
     step, manager = managed(folder, **options)
     if restore == "newest":
         manager.restore_or_initialize()
@@ -308,6 +308,7 @@ def test_an_earlier_programs_checkpoint_is_as_it_was_where_the_warning_is_an_err
     tmp_path: Path,
 ) -> None:
     run_of_a_program(tmp_path, restore="")
+    used_folders.clear()
     step, manager = managed(tmp_path)
     with pytest.raises(RuntimeWarning, match="ckpt-1 of an earlier one"):
         manager.save()
@@ -327,4 +328,4 @@ def test_a_program_that_restores_and_one_with_another_name_lose_nothing_unknown(
     for _ in range(2):  # as in a cell of a notebook
         step.assign_add(1)
         manager.save()
-        manager = dl.train.CheckpointManager(manager.checkpoint, manager.directory, max_to_keep=1)
+        step, manager = managed(tmp_path / "again", max_to_keep=1)
