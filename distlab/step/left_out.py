@@ -34,6 +34,9 @@ _COMPARED_WHOLE: Final[tuple[type, ...]] = (*CONSTANTS, type, FunctionType, Buil
 _ARRAYS: Final = frozenset({"jax", "jaxlib", "numpy"})
 """The packages whose other classes with a hash are such: dtypes, functions like `jax.nn.relu`."""
 
+_DEEPEST: Final = 32
+"""The levels that are looked into for whether an object is compared whole."""
+
 _SHARED: Final = ("multiprocessing.sharedctypes", "SynchronizedBase")
 """The class of `multiprocessing.Value` and `Array`, which a program may not have imported."""
 
@@ -103,19 +106,27 @@ _whole: Final[dict[int, weakref.ref[Any]]] = {}
 """The frozen objects that are known to be compared whole, by their `id`."""
 
 
-def _is_compared_whole(value: Any) -> bool:
-    """Returns whether the equality of a thing leaves nothing out, and nothing in it can change."""
+def _is_compared_whole(value: Any, depth: int = _DEEPEST) -> bool:
+    """Returns whether the equality of a thing leaves nothing out, and nothing in it can change.
+
+    Args:
+      value: The thing.
+      depth: How many levels may be looked into; a thing may hold itself.
+    """
     kind: Any = type(value)
+    if not depth:
+        return False
     if isinstance(value, _COMPARED_WHOLE) or _is_of_arrays(kind):
         return True
     if kind is tuple:
-        return all(map(_is_compared_whole, value))
+        return all(_is_compared_whole(part, depth - 1) for part in value)
     known = _whole.get(id(value))
     if known is not None and known() is value:
         return True
     fields = _fields(kind) if _is_frozen(kind) else None
+    held = attributes_of(value)
     if fields is None or not all(
-        compared and _is_compared_whole(attributes_of(value).get(name)) for name, compared in fields
+        compared and _is_compared_whole(held.get(name), depth - 1) for name, compared in fields
     ):
         return False
     with contextlib.suppress(TypeError):  # with slots it may have no weak references

@@ -343,6 +343,24 @@ def test_equal_objects_have_programs_of_their_own_where_they_differ() -> None:
     assert static_key(Dense(1.0)) == static_key(Dense(1.0))
 
 
+@dataclasses.dataclass(frozen=True)
+class Ring:
+    """Holds itself."""
+
+    name: str
+    inner: Any = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def test_an_equal_object_that_holds_itself_has_a_key() -> None:
+    ring = Ring("a")
+    object.__setattr__(ring, "inner", (ring,))
+    assert static_key(ring) == static_key(ring)
+    assert static_key(Ring("a", 1)) != static_key(Ring("a", 2))
+
+
 def test_modules_and_classes_of_libraries_are_not_looked_into() -> None:
     for thing in (np, jnp, optax, pd.DataFrame, linen.Dense, dl):
         assert len(static_key(thing)) == 1
