@@ -7,13 +7,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from types import FunctionType
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 from weakref import WeakKeyDictionary, ref
 
 from distlab.errors import RecompilationWarning
 from distlab.step.changed_values import changed_values
 from distlab.step.function_identity import Identity, identity_of, references
 from distlab.step.keys import Key
+from distlab.step.named_variables import NamedVariables
 from distlab.step.program import Program
 from distlab.step.static_values import StaticKey, changed_parts
 from distlab.user_code import warn
@@ -68,6 +69,18 @@ class FunctionPrograms(dict[Any, Program]):
         self._holder.pop(id(self), None)
 
 
+class _Seen(NamedTuple):
+    """What is known of a function object.
+
+    Attributes:
+      programs: Its programs.
+      variables: The variables that it named when they were found.
+    """
+
+    programs: ref[FunctionPrograms]
+    variables: NamedVariables
+
+
 @final
 class ProgramCache:
     """Keeps the programs of the last 256 functions, and no longer than the variables that they use.
@@ -80,8 +93,7 @@ class ProgramCache:
     def __init__(self) -> None:
         # Not by the keys themselves: the classes in them may hold variables, too.
         self._by_hash: dict[int, list[ref[FunctionPrograms]]] = {}
-        self._by_object: WeakKeyDictionary[FunctionType, ref[FunctionPrograms]]
-        self._by_object = WeakKeyDictionary()
+        self._by_object: WeakKeyDictionary[FunctionType, _Seen] = WeakKeyDictionary()
         self._without_variables: dict[int, object] = {}
         self._by_source: OrderedDict[Hashable, list[ref[FunctionPrograms]]] = OrderedDict()
         self._calls = itertools.count(1)
@@ -91,7 +103,7 @@ class ProgramCache:
         """Returns a function's programs, to read and add to.
 
         A function object is looked up by itself, as by `jax.jit`; only an object that was not
-        seen before is compared with others.
+        seen before, or that names variables which were made again, is compared with others.
 
         Warns:
           RecompilationWarning: The function is made anew at each call, and a number or array
@@ -101,8 +113,8 @@ class ProgramCache:
         warning = None
         with self._lock:
             known = self._by_object.get(fn) if isinstance(fn, FunctionType) else None
-            programs = None if known is None else known()
-            if programs is None:
+            programs = None if known is None else known.programs()
+            if programs is None or known is None or known.variables.were_made_again():
                 programs, warning = self._find(fn)
             programs.uses += 1
             programs.last_use = next(self._calls)
@@ -121,7 +133,7 @@ class ProgramCache:
             warning = self._warning(fn, programs)
             self._by_hash.setdefault(hash(identity.key), []).append(ref(programs))
         if isinstance(fn, FunctionType):
-            self._by_object[fn] = ref(programs)
+            self._by_object[fn] = _Seen(ref(programs), NamedVariables(fn))
         if len(self._by_source) > _FUNCTIONS_KEPT:
             self._by_source.popitem(last=False)
         return programs, warning
@@ -139,7 +151,7 @@ class ProgramCache:
         alive = sorted(_alive(itertools.chain(*self._by_hash.values())), key=lambda p: p.last_use)
         for programs in alive[: 1 - _FUNCTIONS_KEPT]:
             programs.drop()
-            for fn in [fn for fn, known in self._by_object.items() if known() is programs]:
+            for fn in [fn for fn, seen in self._by_object.items() if seen.programs() is programs]:
                 del self._by_object[fn]
         self._by_hash = {}
         for programs in alive[1 - _FUNCTIONS_KEPT :]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -535,3 +536,107 @@ def test_an_attribute_with_the_name_of_a_changing_global_compiles_nothing_anew(
         scope["loss"] = strategy.reduce("SUM", losses, axis=None)
     assert float(scope["loss"]) == 6
     assert len([e for e in recorder.ring.since(0).events if isinstance(e, Compile)]) == 1
+
+
+def _in_a_notebook(cells: dict[str, str], order: list[str]) -> dict[str, Any]:
+    """Runs cells, which share their names, one after another."""
+    names: dict[str, Any] = {"dl": dl, "jnp": jnp, "traces": []}
+    names["s"] = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    for cell in order:
+        exec(compile(cells[cell], f"<cell {cell}>", "exec"), names)
+    return names
+
+
+_STEPS = {
+    "by its name": """
+def step():
+    traces.append(1)
+    w.assign_add(1.0)
+""",
+    "in a function of the step": """
+def step():
+    traces.append(1)
+    def add():
+        w.assign_add(1.0)
+    add()
+""",
+    "in a function that it calls": """
+def add():
+    w.assign_add(1.0)
+
+def step():
+    traces.append(1)
+    add()
+""",
+    "in a dict": """
+def step():
+    traces.append(1)
+    params["w"].assign_add(1.0)
+""",
+    "in an object": """
+def step():
+    traces.append(1)
+    model.w.assign_add(1.0)
+""",
+    "in a closure": """
+def made(w):
+    def step():
+        traces.append(1)
+        w.assign_add(1.0)
+    def again(new):
+        nonlocal w
+        w = new
+    return step, again
+
+step, again = made(w)
+""",
+}
+
+
+def test_a_model_that_a_cell_makes_again_is_the_one_that_is_used() -> None:
+    cells = {
+        "model": "model = nnx.Linear(2, 1, rngs=nnx.Rngs(seed))\nseed += 1",
+        "step": """
+def step(x):
+    traces.append(1)
+    return model(x)
+""",
+        "run": "result = s.run(step, args=(jnp.ones(2),)).values[0]\nright = model(jnp.ones(2))",
+    }
+    names = _in_a_notebook(
+        {"seed": "from flax import nnx\nseed = 0", **cells}, ["seed", "model", "step", "run", "run"]
+    )
+    assert len(names["traces"]) == 1
+    before = names["result"]
+    for cell in "model", "run":
+        exec(cells[cell], names)
+    assert names["result"] == pytest.approx(names["right"])
+    assert names["result"] != before
+
+
+@pytest.mark.parametrize("step", _STEPS.values(), ids=_STEPS.keys())
+def test_variables_that_a_cell_makes_again_are_the_ones_that_are_trained(step: str) -> None:
+    cells = {
+        "model": """
+from types import SimpleNamespace
+with s.scope():
+    w = dl.Variable(0.0)
+params = {"w": w}
+model = SimpleNamespace(w=w)
+if "again" in globals():
+    again(w)
+""",
+        "step": step,
+        "train": "for _ in range(3): s.run(step)\nresult = float(w)",
+    }
+    names = _in_a_notebook(cells, ["model", "step", "train", "train"])
+    assert (names["result"], len(names["traces"])) == (6.0, 1)
+    gc.disable()  # which would let go of the old variable, and of what was compiled for it
+    try:
+        for _ in range(2):
+            for cell in "model", "train":
+                exec(cells[cell], names)
+            assert names["result"] == 3.0
+    finally:
+        gc.enable()
+    assert len(names["traces"]) == 3
