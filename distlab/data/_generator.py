@@ -121,15 +121,17 @@ class Generator(Node):
                 "The generator function of from_generator must return an iterable, got "
                 f"{shown(values)}. Write a function with yield, or return a list."
             )
-        if self._read and values is self._read[0]() and not self._peeked:
+        again = bool(self._read) and values is self._read[0]()
+        peeked, self._peeked[:] = list(self._peeked), []
+        if again and not peeked:
             raise OneShotError(
                 f"The function of from_generator returned the {type(values).__name__} that it had "
                 "returned before, which can be read only once: another iteration would be empty. "
                 "Have it make a new one at each call, as a function with yield does."
             )
         self._read[:] = [_reference(values)] if _can_be_read_once(values) else []
-        while self._peeked:
-            yield self._peeked.pop(0)
+        if again:
+            yield from peeked
         for value in values:  # noqa: UP028 - `yield from` would close what the user still holds
             yield value
 

@@ -232,3 +232,17 @@ def test_an_iterator_that_begins_anew_is_read_again() -> None:
     again = _Again()
     dataset = Dataset.from_generator(lambda: again, output_types=np.int64)
     assert [int(x) for x in dataset.repeat(2)] == [1, 2, 3, 1, 2, 3]
+
+
+def test_an_element_that_is_read_for_the_spec_comes_once() -> None:
+    calls = []
+
+    def three() -> Iterator[int]:
+        calls.append(1)
+        yield from range(3)
+
+    dataset = Dataset.from_generator(three, output_types=np.int64)
+    for _ in range(2):
+        assert dataset.element_spec.rank == 0
+        assert [int(x) for x in dataset] == [0, 1, 2]
+    assert [int(x) for x in dataset.repeat(2)] == [0, 1, 2, 0, 1, 2]
