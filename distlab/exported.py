@@ -347,7 +347,8 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
         try:
             result = fn(*args)
         except TypeError as error:
-            _explain_count(fn, args, error)
+            if args:
+                _explain_count(fn, args, error)
             raise
         with taken_apart(result, "The result of fn"):
             return jax.tree_util.tree_map_with_path(

@@ -40,10 +40,8 @@ class Unchanged:
         """
         if self._done:
             return False
-        values = jax.tree.leaves(
-            parts, is_leaf=lambda value: kind_of(value) is not None or is_nnx(value)
-        )
-        if not all(isinstance(value, _PLAIN) for value in values):
+        values = _plain_values(parts)
+        if values is None:
             self.forget()
             return False
         if self._first is None:
@@ -52,6 +50,34 @@ class Unchanged:
         first = [reference() for reference in self._first]
         self.forget()
         return len(first) == len(values) and all(map(_same, first, values))
+
+
+def _plain_values(parts: Any) -> list[Any] | None:
+    """Returns the values in nests of plain ones; None where something else is among them.
+
+    A nest may hold itself, which JAX would never come to the end of.
+    """
+    found, waiting, seen = [], [parts], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, _PLAIN):
+            found.append(value)
+        elif value is not None and id(value) not in seen:
+            seen.add(id(value))
+            inner = None if kind_of(value) is not None or is_nnx(value) else _children(value)
+            if inner is None:
+                return None
+            waiting.extend(inner)
+    return found
+
+
+def _children(nest: Any) -> list[Any] | None:
+    """Returns what a nest holds; None of what is none, or is one of no order."""
+    try:
+        level = jax.tree_util.default_registry.flatten_one_level(nest)
+    except Exception:  # noqa: BLE001 - keys that can't be sorted, and any class's own flattening
+        return None
+    return None if level is None else list(level[0])
 
 
 def _same(first: Any, second: Any) -> bool:
