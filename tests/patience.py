@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final, ParamSpec
+from typing import Final, ParamSpec, TypeVar
 
 import pytest
 
@@ -26,6 +26,7 @@ _TRIED: Final = 16
 _STAT: Final = Path("/proc/stat")
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def wait_until(holds: Callable[[], bool], what: str = "a condition") -> None:
@@ -93,16 +94,22 @@ def measured(test: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(test)
     def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
-        failed: Exception | None = None
+        failed: AssertionError | None = None
         for _ in attempts():
             try:
                 return test(*args, **kwargs)
-            except (AssertionError, ValueError) as error:  # of `(one,) = found`, too
+            except AssertionError as error:
                 failed = error
         assert failed is not None
         raise failed
 
     return attempt
+
+
+def only(found: Sequence[T]) -> T:
+    """Returns the one thing that was found; another attempt of a measured test may find it."""
+    assert len(found) == 1, found
+    return found[0]
 
 
 def _own_seconds() -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +11,8 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPMessageDelegate, HTTPServerConnectionDelegate, HTTPServerRequest
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
+
+from distlab.runs.opening import most_open_files
 
 IDLE_SECONDS: Final = 30.0
 """How long a connection may take to send a request, and wait between two of them."""
@@ -141,12 +142,7 @@ def open_sockets(address: str, port: int) -> list[socket.socket]:
 
 
 def _most_connections() -> int:
-    if sys.platform == "win32":
-        return MOST_CONNECTIONS
-    import resource
-
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if allowed < 0 else min(MOST_CONNECTIONS, allowed // 4)
+    return min(MOST_CONNECTIONS, most_open_files() // 4)
 
 
 def _let_go() -> None:

@@ -78,6 +78,11 @@ class ChosenSeed(int):
     """A random seed, chosen because the user gave none: several workers replace it by one."""
 
 
+def no_end(verb: str) -> InvalidArgumentError:
+    """Returns what a verb raises that would never come to the end of its dataset."""
+    return InvalidArgumentError(f"{verb} needs a dataset with an end. Use take(n) before.")
+
+
 def seed_of(verb: str, seed: Any) -> int:
     """Returns the argument `seed`; a `ChosenSeed` if it is None."""
     return ChosenSeed(secrets.randbits(63)) if seed is None else integer(verb, "seed", seed)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from distlab.data._arguments import function, seed_of, truth
+from distlab.data._arguments import function, no_end, seed_of, truth
 from distlab.data._ignore_errors import IgnoreErrors
 from distlab.data._iterator import Elements
 from distlab.data._plan import INFINITE_CARDINALITY
@@ -51,7 +51,7 @@ class StateVerbs(Planned[DatasetT]):
         """
         fold_with = function("reduce", reduce_func, name)
         if self.plan.cardinality == INFINITE_CARDINALITY:
-            raise InvalidArgumentError("reduce needs a dataset with an end. Use take(n) before.")
+            raise no_end("reduce")
         with contextlib.closing(Elements(self.plan)) as elements:
             return fold(elements, initial_state, fold_with)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from distlab.data._arguments import no_end
 from distlab.data._cache import FileCache, in_memory
 from distlab.data._cache_file import CacheFile, Recording
 from distlab.data._fingerprint import fingerprint
@@ -137,7 +138,7 @@ class StorageVerbs(Planned[DatasetT]):
         del compression
         _refuse_functions("save", shard_func, checkpoint_args)
         if self.plan.cardinality == INFINITE_CARDINALITY:
-            raise InvalidArgumentError("save needs a dataset with an end. Use take(n) before.")
+            raise no_end("save")
         recording = Recording(_file_in("saved", path), self.plan.spec, ())
         with contextlib.closing(Elements(self.plan)) as elements:
             try:

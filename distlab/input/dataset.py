@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from distlab.data import Dataset
-from distlab.errors import ArgumentTypeError, InvalidArgumentError, IteratorContextError
+from distlab.data._arguments import no_end
+from distlab.errors import ArgumentTypeError, IteratorContextError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
 from distlab.input._steps import Steps
@@ -105,7 +106,7 @@ class DistributedDataset:
                 f"{shown(reduce_func)}. Write for example lambda count, element: count + 1."
             )
         if self.steps.endless:
-            raise InvalidArgumentError("reduce needs a dataset with an end. Use take(n) before.")
+            raise no_end("reduce")
         return functools.reduce(reduce_func, self, initial_state)
 
     if not TYPE_CHECKING:  # else type checkers accept every name

@@ -89,14 +89,19 @@ def may_open_files() -> bool:
     return True
 
 
-def most_of_one_run() -> int:
-    """Returns how many run files a run may have open: half of the process's files are for it."""
+def most_open_files() -> int:
+    """Returns how many files the process may have open."""
     if sys.platform == "win32":
         return sys.maxsize
     import resource
 
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if allowed < 0 else allowed // (2 * _FILES_OF_ONE)
+    return sys.maxsize if allowed < 0 else allowed
+
+
+def most_of_one_run() -> int:
+    """Returns how many run files a run may have open: half of the process's files are for it."""
+    return most_open_files() // (2 * _FILES_OF_ONE)
 
 
 def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import islice
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any, Final, final
 
-from distlab.step.code_reads import users_function
+from distlab.step.code_reads import contents_of, named_in, users_function
 from distlab.step.static_values import is_opaque
 from distlab.values.attributes import attribute
 from distlab.variables.sharded_variable import ShardedVariable
@@ -47,13 +47,13 @@ class NamedVariables:
 
     def _note(self, fn: FunctionType) -> Iterator[Any]:
         """Notes where a function finds variables; yields all that it names."""
-        for name in _global_names(fn.__code__):
+        for name in named_in(fn.__code__).globals:
             value = fn.__globals__.get(name)
             if _may_hold_variables(value):
                 self._globals.append((fn.__globals__, name, _is(value)))
             yield value
         for cell in fn.__closure__ or ():
-            value = _contents(cell)
+            value = contents_of(cell)
             if _may_hold_variables(value):
                 self._cells.append((cell, _is(value)))
             yield value
@@ -63,22 +63,7 @@ class NamedVariables:
         for names, name, is_same in self._globals:
             if not is_same(names.get(name)):
                 return True
-        return not all(is_same(_contents(cell)) for cell, is_same in self._cells)
-
-
-def _global_names(code: CodeType) -> Iterator[str]:
-    """Yields the names in a function's code, and in that of functions in it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _global_names(constant)
-
-
-def _contents(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None
+        return not all(is_same(contents_of(cell)) for cell, is_same in self._cells)
 
 
 def _may_hold_variables(value: Any) -> bool:

@@ -19,7 +19,7 @@ from distlab.advice import Advice, advise
 from distlab.events import Copy, Event, Strategy
 from tests.advice.programs import for_seconds
 from tests.advice.test_finders import MS, step
-from tests.patience import measured
+from tests.patience import measured, only
 
 _WITHIN: Final = 0.15
 _LARGE: Final = 1 << 20
@@ -347,7 +347,7 @@ def test_a_told_share_is_that_of_the_programs_clock(
     cause: str, make: Callable[[], Step], tmp_path: Path
 ) -> None:
     run = recorded(make(), tmp_path, _STEPS.get(cause, 24), in_run=cause in _IN_RUN)
-    (one,) = run.of(cause)
+    one = only(run.of(cause))
     assert one.share == pytest.approx(run.share, rel=_WITHIN)
 
 
@@ -378,7 +378,7 @@ def test_the_share_of_a_slow_replica_is_what_equal_work_saves(
         taken = [timed(slow) for _ in for_seconds(4, 40)]
     without += [timed(equal) for _ in range(40)]
     with dl.Run.open(run) as opened:
-        (one,) = [one for one in opened.advice() if one.cause == "slow_replica"]
+        one = only([one for one in opened.advice() if one.cause == "slow_replica"])
     assert one.subject == "replica 1"
     share = 1 - float(np.median(without[1:])) / float(np.median(taken))
     assert one.share == pytest.approx(share, rel=_WITHIN)

@@ -12,7 +12,7 @@ import pytest
 import distlab as dl
 from distlab.advice import Advice, advise
 from distlab.events import Chunk, Event, Sharding, Step, StepReady
-from tests.patience import measured
+from tests.patience import measured, only
 from tests.recorded_by_workers import launch
 from tests.several_workers import in_order, several
 from tests.synthetic import STEP_NS
@@ -152,6 +152,6 @@ def test_the_told_share_is_what_the_workers_sleep_costs_by_its_own_clock(tmp_pat
     share = place / "share"
     launch(place / "program.py", ONE_SLEEPS, str(place / "run"), str(share), devices=1)
     with dl.Run.open(place / "run") as run:
-        (advice,) = [one for one in run.advice() if one.cause == "slow_worker"]
+        advice = only([one for one in run.advice() if one.cause == "slow_worker"])
     assert advice.subject == "worker 1"
     assert advice.share == pytest.approx(json.loads(share.read_text()), rel=0.15)

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -106,6 +107,28 @@ def require_refusal(call: Callable[[], object], kind: type[DistlabError], words:
     with pytest.raises(kind, match=words) as refused:
         call()
     assert has_remedy(str(refused.value))
+
+
+def require_harmless_refusal(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[], object],
+    kind: type[DistlabError],
+    words: str,
+) -> None:
+    """Checks as `require_refusal` does, and that the call leaves nothing in the present folder.
+
+    Args:
+      folder: The folder to make the present one.
+      monkeypatch: Makes it so.
+      call: The call.
+      kind: The error's class.
+      words: A regular expression of what the message names.
+    """
+    monkeypatch.chdir(folder)
+    before = list(folder.iterdir())
+    require_refusal(call, kind, words)
+    assert list(folder.iterdir()) == before
 
 
 def names(value: Any, message: str) -> bool:

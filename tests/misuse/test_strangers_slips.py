@@ -34,7 +34,7 @@ from distlab.errors import (
 )
 from distlab.values.distributed import PerReplica
 from tests.devices.programs import finish
-from tests.misuse.table import require_refusal
+from tests.misuse.table import require_harmless_refusal, require_refusal
 from tests.patience import wait_until
 
 ON_READ: Final = dl.VariableSynchronization.ON_READ
@@ -323,10 +323,7 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
 def test_it_is_refused_with_the_rule_the_value_and_the_remedy(
     wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    call, kind, words = WRONG[wrong]
-    require_refusal(call, kind, words)
-    assert list(tmp_path.iterdir()) == []
+    require_harmless_refusal(tmp_path, monkeypatch, *WRONG[wrong])
 
 
 def test_a_value_of_fractions_is_true_so_that_a_default_can_stand_beside_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -26,7 +27,14 @@ def current_document() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[DashboardServer]:
     """A server of a run of three steps that has ended."""
-    source = ListSource(whole_run(3))
+    with serving_an_ended_run(3) as made:
+        yield made
+
+
+@contextmanager
+def serving_an_ended_run(steps: int) -> Iterator[DashboardServer]:
+    """Serves a run of so many steps that has ended, until the end of the block."""
+    source = ListSource(whole_run(steps))
     source.live = False
     made = serve(source)
     yield made

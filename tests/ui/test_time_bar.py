@@ -9,7 +9,7 @@ import pytest
 from distlab.events import Event, Step, Unknown
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
-from tests.ui.conftest import Pages, Served, Watched
+from tests.ui.conftest import Pages, Served, Watched, serving_an_ended_run
 
 
 def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0) -> int:
@@ -19,11 +19,8 @@ def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0
 
 @pytest.fixture(scope="module")
 def finished() -> Iterator[DashboardServer]:
-    source = ListSource(whole_run(60))
-    source.live = False
-    made = serve(source)
-    yield made
-    made.stop()
+    with serving_an_ended_run(60) as made:
+        yield made
 
 
 def move_to(page: Watched, seconds: float) -> None:

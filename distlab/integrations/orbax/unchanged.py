@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, final
@@ -49,7 +50,7 @@ class Unchanged:
             return False
         first = [reference() for reference in self._first]
         self.forget()
-        return len(first) == len(values) and all(map(_same, first, values))
+        return len(first) == len(values) and all(map(operator.is_, first, values))
 
 
 def _plain_values(parts: Any) -> list[Any] | None:
@@ -78,10 +79,6 @@ def _children(nest: Any) -> list[Any] | None:
     except Exception:  # noqa: BLE001 - keys that can't be sorted, and any class's own flattening
         return None
     return None if level is None else list(level[0])
-
-
-def _same(first: Any, second: Any) -> bool:
-    return first is second
 
 
 def _reference(value: Any) -> Callable[[], Any]:
