@@ -152,7 +152,8 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
     """The first event of a recording: program, host and clocks.
 
     Attributes:
-      name: The run's name, by default the name of its folder.
+      name: The run's name, by default the name of its folder; without one, the
+        name of the script, notebook or package.
       unix_ns: Wall clock in nanoseconds since 1970 at `time_ns`.
       process: Operating-system process number.
       host: Name of the machine.

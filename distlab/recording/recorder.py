@@ -423,7 +423,16 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _program_name() -> str:
-    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else "session"
+    """Returns the name of the script, the notebook or the package that runs."""
+    program = Path(sys.argv[0] if sys.argv else "")
+    match program.stem:
+        case "ipykernel_launcher":  # Jupyter's server tells a kernel its notebook
+            return Path(os.environ.get("JPY_SESSION_NAME", "")).stem or "notebook"
+        case "__main__":  # python -m
+            return program.parent.name or "session"
+        case "" | "-c" | "-m":
+            return "session"
+    return program.stem
 
 
 def _run_event(name: str, total_steps: int | None, participant: Participant, started: bool) -> Run:

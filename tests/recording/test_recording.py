@@ -234,6 +234,38 @@ def test_the_ring_names_the_process_before_its_first_event(recorder: RingRecorde
     assert step == samples.step(0)
 
 
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("/home/me/train.py", "train"),
+        ("/home/me/trainer/__main__.py", "trainer"),
+        ("-c", "session"),
+        ("", "session"),
+        ("/lib/ipykernel_launcher.py", "digits"),
+    ],
+)
+def test_the_ring_has_the_name_of_the_script_the_package_or_the_notebook(
+    monkeypatch: pytest.MonkeyPatch, program: str, name: str
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/digits.ipynb")
+    ring = RingRecorder()
+    ring.emit(samples.step(0))
+    begin, _ = ring.ring.since(0).events
+    assert isinstance(begin, RunBegin)
+    assert begin.name == name
+
+
+def test_a_kernel_that_no_server_started_runs_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/lib/ipykernel_launcher.py", "-f", "kernel.json"])
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    ring = RingRecorder()
+    ring.emit(samples.step(0))
+    begin, _ = ring.ring.since(0).events
+    assert isinstance(begin, RunBegin)
+    assert begin.name == "notebook"
+
+
 def test_a_folder_that_can_not_be_written_is_refused_before_anything_ran(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
