@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -20,6 +21,9 @@ Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
 _OF_TRACES: Final = ("Tracer", "must be concrete")
 _EAGERLY: Final = "Or run the function as ordinary Python: distlab.run_functions_eagerly(True)."
 _AS_IT_IS: Final = "strategy.run(..., options=distlab.RunOptions(static_argnums=...))"
+_OF_METHODS: Final = ("'method'", "a method: <bound method", "Argument '<bound method")
+"""Texts of errors about a method that is computed with."""
+
 _TRACED: Final = (
     (
         ("boolean indices must be concrete",),
@@ -103,6 +107,20 @@ def explain_parts_of_batch(
         error.add_note(
             f"args=(batch,) passes a batch of {len(args[0])} parts as one argument. Write "
             f"args=batch to pass each part as an argument of {function_name(fn)}."
+        )
+
+
+def explain_methods(error: Exception) -> None:
+    """Adds to an error about a method in place of a value that a variable's value is one.
+
+    Args:
+      error: What the function raised.
+    """
+    of_a_method = any(part in str(error) for part in _OF_METHODS)
+    if of_a_method or isinstance(getattr(error, "obj", None), FunctionType):
+        error.add_note(
+            "A method was not called. The value of a variable is one, as in TensorFlow: write "
+            "variable.value()."
         )
 
 
@@ -210,6 +228,7 @@ def explain_eager(
     """
     explain_axis(error)
     explain_parts_of_batch(error, fn, args, kwargs)
+    explain_methods(error)
     explain_masked(error, fn)
     if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in str(error):
         error.add_note(

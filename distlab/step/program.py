@@ -18,7 +18,7 @@ from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.captured_state import captured_state, with_noted
-from distlab.step.explained import explain_parts_of_batch
+from distlab.step.explained import explain_methods, explain_parts_of_batch
 from distlab.step.program_inputs import ProgramInputs, merged
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.reentry import Dispatching
@@ -94,6 +94,7 @@ class Program:
             guarded.restore()
             self.arguments.explain_parts(error)
             explain_parts_of_batch(error, fn, args, kwargs)
+            explain_methods(error)
             if self.captured is not None:
                 self.captured.explain(error)
             raise

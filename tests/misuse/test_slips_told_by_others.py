@@ -166,3 +166,30 @@ def test_another_number_of_arguments_has_no_note_of_batches(args: tuple[Any, ...
     with pytest.raises(TypeError, match="required positional argument: 'b'") as raised:
         strategy().run(add, args=args)
     assert "args=batch" not in "".join(raised.value.__notes__)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v: jnp.ones(2) @ v.value,
+        lambda v: v.value * 2,
+        lambda v: v.value[0],
+        lambda v: v.value.shape,
+        lambda v: jnp.sum(v.value),
+        lambda v: jnp.zeros_like(v.value),
+        lambda v: jax.grad(jnp.sum)(v.value),
+        lambda v: v.assign(v.value),
+        lambda v: dl.get_replica_context().all_reduce("SUM", v.value),
+    ],
+)
+def test_a_value_of_a_variable_that_is_not_called_is_told_so(
+    fn: Callable[[Any], object], eagerly: bool
+) -> None:
+    both = strategy()
+    with both.scope():
+        v = dl.Variable(jnp.ones(2))
+    options = dl.RunOptions(run_eagerly=eagerly)
+    with pytest.raises((TypeError, AttributeError, ValueShapeError)) as raised:
+        both.run(lambda: fn(v), options=options)
+    assert "write variable.value()" in "".join(raised.value.__notes__)
