@@ -49,6 +49,9 @@ _BUFFERS: Final = (bytearray, array.array, memoryview)
 _HELD_IN_C: Final = {"pandas._libs.internals": ("axes", "blocks", "values")}
 """By the modules of classes, attributes that only their C knows: the columns of a DataFrame."""
 
+_OF_PANDAS: Final = frozenset({"_cache", "_item_cache", "_cacher"})
+"""Attributes in which pandas keeps what was read, the latter two before pandas 3."""
+
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, enum.Enum)
 
@@ -285,7 +288,7 @@ def _is_cache(kind: type, name: str) -> bool:
     owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
     if owner is not None and isinstance(owner.__dict__[name], cached_property):
         return True
-    return name == "_cache" and any(_package(base) == "pandas" for base in kind.__mro__)
+    return name in _OF_PANDAS and any(_package(base) == "pandas" for base in kind.__mro__)
 
 
 def is_opaque(kind: Any) -> bool:
