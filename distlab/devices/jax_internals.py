@@ -33,6 +33,7 @@ from jaxlib import _jax as _jaxlib
 from jaxlib import xla_client as _xla_client
 
 from distlab.errors import ContextError
+from distlab.text.shown import shown_text
 
 FoundNotFinite = InternalFloatingPointError
 """What a compiled program raises when `jax_debug_nans` or `jax_debug_infs` finds something."""
@@ -332,7 +333,7 @@ def interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
         return None
     if isinstance(error.__cause__, KeyboardInterrupt):
         return error.__cause__
-    text = str(error)
+    text = shown_text(error)
     last = text.rstrip().rpartition("\n")[2]
     hidden = "Traceback (most recent call last)" in text and last.startswith("KeyboardInterrupt")
     return KeyboardInterrupt() if hidden else None

@@ -15,7 +15,7 @@ from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.pieces import first_piece, is_divided
 from distlab.errors import ShardingError
 from distlab.step.function_identity import referenced
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_text
 from distlab.values.checks import function_name, require_alive
 
 _NO_MESH: Final = AbstractMesh((), ())
@@ -125,7 +125,7 @@ def explain_devices(fn: Callable[..., Any], error: BaseException) -> None:
       ShardingError: JAX refused to combine arrays of different devices, and the function uses
         an array that lies on several.
     """
-    if not isinstance(error, ValueError) or "incompatible devices" not in str(error):
+    if not isinstance(error, ValueError) or "incompatible devices" not in shown_text(error):
         return
     for name, array in referenced(fn):
         if type(array) is ConcreteArray and len(array.sharding.device_set) > 1:

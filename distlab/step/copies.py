@@ -23,6 +23,7 @@ from distlab.step.causes import is_key
 from distlab.step.doubted_updates import State
 from distlab.step.doubts import found_in
 from distlab.step.program import Program
+from distlab.text.shown import shown_text
 from distlab.values import stacks
 from distlab.variables.variable import Variable
 
@@ -52,7 +53,7 @@ def examined(
                 time_ns=time.monotonic_ns(),
                 where="advice",
                 type=type(error).__name__,
-                message=str(error)[:2000],
+                message=shown_text(error)[:2000],
             )
         )
         return []

@@ -12,6 +12,7 @@ import jax
 from distlab.devices.mesh import AXIS
 from distlab.errors import ValueShapeError
 from distlab.step.parameters import argument_label, parameter_names
+from distlab.text.shown import shown_text
 from distlab.values.checks import function_name
 from distlab.values.distributed import PerReplica, Shape, replica_shapes
 
@@ -21,6 +22,7 @@ Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
 _OF_TRACES: Final = ("Tracer", "must be concrete")
 _EAGERLY: Final = "Or run the function as ordinary Python: distlab.run_functions_eagerly(True)."
 _AS_IT_IS: Final = "strategy.run(..., options=distlab.RunOptions(static_argnums=...))"
+_OF_MASKED: Final = "numpy masked arrays are not supported"
 _OF_METHODS: Final = ("'method'", "a method: <bound method", "Argument '<bound method")
 """Texts of errors about a method that is computed with."""
 
@@ -67,7 +69,7 @@ def explain_axis(error: Exception) -> None:
     Args:
       error: What the function raised.
     """
-    if isinstance(error, NameError) and "axis name" in str(error):
+    if isinstance(error, NameError) and "axis name" in shown_text(error):
         error.add_note(
             f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
             f"Write jax.lax.pmean(x, {AXIS!r}), or "
@@ -81,7 +83,7 @@ def explain_static(error: Exception) -> None:
     Args:
       error: What the function raised.
     """
-    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
+    if isinstance(error, ValueError) and "Non-hashable static arguments" in shown_text(error):
         error.add_note(
             "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
             f"{_AS_IT_IS}."
@@ -99,7 +101,7 @@ def explain_parts_of_batch(
       args: Its arguments.
       kwargs: Its named arguments.
     """
-    if not isinstance(error, TypeError) or "required" not in str(error):
+    if not isinstance(error, TypeError) or "required" not in shown_text(error):
         return
     if len(args) != 1 or not isinstance(args[0], tuple):
         return
@@ -116,7 +118,9 @@ def explain_methods(error: Exception) -> None:
     Args:
       error: What the function raised.
     """
-    of_a_method = any(part in str(error) for part in _OF_METHODS)
+    if not isinstance(error, TypeError | AttributeError | ValueShapeError):
+        return
+    of_a_method = any(part in shown_text(error) for part in _OF_METHODS)
     if of_a_method or isinstance(getattr(error, "obj", None), FunctionType):
         error.add_note(
             "A method was not called. The value of a variable is one, as in TensorFlow: write "
@@ -159,7 +163,7 @@ def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
     Raises:
       ValueShapeError: It computes with such an array.
     """
-    if isinstance(error, ValueError) and "numpy masked arrays are not supported" in str(error):
+    if isinstance(error, ValueError) and _OF_MASKED in shown_text(error):
         raise ValueShapeError(
             f"{function_name(fn)} computes with a masked array of NumPy, whose mask would be lost. "
             "Use array.filled(number), and numpy.ma.getmaskarray(array) as an array of its own."
@@ -172,7 +176,7 @@ def explain_traced(error: Exception) -> None:
     Args:
       error: What the function raised.
     """
-    text = str(error)
+    text = shown_text(error)
     is_of_a_trace = "Tracer" in text or isinstance(
         error, jax.errors.JAXTypeError | jax.errors.JAXIndexError
     )
@@ -230,7 +234,7 @@ def explain_eager(
     explain_parts_of_batch(error, fn, args, kwargs)
     explain_methods(error)
     explain_masked(error, fn)
-    if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in str(error):
+    if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in shown_text(error):
         error.add_note(
             "all_reduce and all_gather have no forward-mode derivative in functions that run "
             "eagerly. Compile the function (run does by itself), or use jax.lax.psum(x, "

@@ -12,6 +12,7 @@ from distlab.devices.jax_internals import mapped_axes
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
 from distlab.step.jaxprs import PMAP_AXIS, divided_over
+from distlab.text.shown import shown_text
 from distlab.values.checks import function_name
 
 _OF_ANOTHER_SIZE: Final = "use_abstract_mesh cannot change the size of the mesh"
@@ -54,7 +55,7 @@ def refusal_of(error: Exception, fn: Callable[..., Any]) -> ContextError | None:
       error: What JAX raised as it traced the step.
       fn: The step's function.
     """
-    return ContextError(_refusal(fn, set())) if _OF_ANOTHER_SIZE in str(error) else None
+    return ContextError(_refusal(fn, set())) if _OF_ANOTHER_SIZE in shown_text(error) else None
 
 
 def _refusal(fn: Callable[..., Any], axes: set[str]) -> str:

@@ -26,7 +26,7 @@ from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
 from distlab.step.stages import Group, InputSlice, Stages
 from distlab.step.trace import LocalTrace, trace, traced_constants, with_inputs
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_text
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.plain_arrays import is_packed
@@ -239,7 +239,7 @@ class SpmdFunction:
         for local in self.traces:
             if local.divided:
                 raise ShardingError(local.divided) from error
-            if local.meshed and "mesh" in str(error).lower():
+            if local.meshed and "mesh" in shown_text(error).lower():
                 raise ShardingError(local.meshed) from error
 
     def _overwritten(self) -> frozenset[Variable]:

@@ -92,11 +92,16 @@ class UnspeakableError(Exception):
         raise RuntimeError("no text")
 
 
-def test_an_error_whose_text_can_not_be_read_is_raised_as_it_is(recorder: RingRecorder) -> None:
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("base", [Exception, TypeError, ValueError, NameError, AttributeError])
+def test_an_error_whose_text_can_not_be_read_is_raised_as_it_is(
+    recorder: RingRecorder, base: type[Exception], eagerly: bool
+) -> None:
     strategy, _ = made(Plain())
+    unspeakable = type("UnspeakableError", (UnspeakableError, base), {})
 
     def fail() -> None:
-        raise UnspeakableError
+        raise unspeakable
 
-    with pytest.raises(UnspeakableError):
-        strategy.run(fail)
+    with pytest.raises(unspeakable):
+        strategy.run(fail, options=dl.RunOptions(run_eagerly=eagerly))
