@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
 
@@ -37,6 +39,17 @@ def integer(verb: str, name: str, value: Any, at_least: int | None = None) -> in
             f"{name} of {verb} must be at least {at_least}, got {number}. Pass {at_least} or more."
         )
     return number
+
+
+def kept(value: Any) -> Any:
+    """Returns a nest as it is when it is passed: what its owner writes to it later is not in it."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (list, tuple):
+        return type(value)(map(kept, value))
+    if type(value) is dict:
+        return {name: kept(part) for name, part in value.items()}
+    return value
 
 
 def truth(verb: str, name: str, value: Any) -> bool:

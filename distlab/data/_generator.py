@@ -25,7 +25,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.text.shown import shown
-from distlab.values.plain_arrays import refusal_of
+from distlab.values.plain_arrays import refusal_of, unshared
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Generator(Node):
 
     Attributes:
       function: A function that returns an iterable.
-      args: The function's arguments, NumPy values.
+      args: The function's arguments, NumPy values of the dataset's own.
       signature: A nest of `Component`; None allows elements of any form.
     """
 
@@ -115,7 +115,8 @@ class Generator(Node):
           StructureError: It returns no iterable.
           OneShotError: It returns an iterator that it returned before.
         """
-        values: Any = self.function(*self.args)
+        # A generator that shuffles its arguments in place must not do so for the next pass.
+        values: Any = self.function(*map_nest(unshared, self.args))
         if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
             raise StructureError(
                 "The generator function of from_generator must return an iterable, got "

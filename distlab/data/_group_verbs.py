@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data._arguments import function, integer, truth
+from distlab.data._arguments import function, integer, kept, truth
 from distlab.data._bucket import Buckets
 from distlab.data._group_by_window import GroupByWindow
 from distlab.data._interleave import plan_maker
@@ -108,7 +108,8 @@ class GroupVerbs(Planned[DatasetT]):
         del name
         size = integer("padded_batch", "batch_size", batch_size, at_least=1)
         drop = truth("padded_batch", "drop_remainder", drop_remainder)
-        return self.with_plan(PaddedBatch(self.plan, size, drop, padded_shapes, padding_values))
+        shapes, values = kept(padded_shapes), kept(padding_values)
+        return self.with_plan(PaddedBatch(self.plan, size, drop, shapes, values))
 
     def ragged_batch(
         self,
@@ -273,8 +274,8 @@ class GroupVerbs(Planned[DatasetT]):
             function(verb, element_length_func, name),
             bucket_boundaries,
             bucket_batch_sizes,
-            padded_shapes,
-            padding_values,
+            kept(padded_shapes),
+            kept(padding_values),
             to_boundary=truth(verb, "pad_to_bucket_boundary", pad_to_bucket_boundary),
             no_padding=truth(verb, "no_padding", no_padding),
             drop_remainder=truth(verb, "drop_remainder", drop_remainder),

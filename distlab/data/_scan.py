@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from distlab.data._plan import Opener, Reading, Unary
 from distlab.data._replay import ReplayedElements, reading_of
 from distlab.data._spec import spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.values.plain_arrays import unshared
 
 _PYTHON = {bool, int, float, list}
 
@@ -25,13 +26,13 @@ _PYTHON = {bool, int, float, list}
 class Scan(Unary):
     """The outputs of a function of a state and each element, which returns the next state."""
 
-    initial_state: Any
+    start: Start
     function: Callable[[Any, Any], Any]
 
     @functools.cached_property
     def spec(self) -> Any:
         """The specs of the first output."""
-        state = State(self.initial_state, "scan")
+        state = State(self.start, "scan")
         return spec_of_results(self.input, lambda value: spec_of(self._step(state, value)))
 
     @property
@@ -45,7 +46,7 @@ class Scan(Unary):
         return ReplayedElements(lambda: self._outputs(stream))
 
     def _outputs(self, stream: Stream) -> Iterator[Element]:
-        state = State(self.initial_state, "scan")
+        state = State(self.start, "scan")
         with reading_of(stream) as reader:
             for element in reader:
                 yield Element(self._step(state, element.value), element.indices)
@@ -61,21 +62,41 @@ class Scan(Unary):
         return to_own(result[1])
 
 
+class Start(NamedTuple):
+    """What a state begins with, as it was when it was passed.
+
+    Attributes:
+      values: The nest of initial values, read-only.
+      weak: For each, whether it is a Python number, which has no dtype of its own: it takes that
+        of the first new state.
+    """
+
+    values: Any
+    weak: Any
+
+    @classmethod
+    def of(cls, initial: Any) -> Self:
+        """Takes what a user passes.
+
+        Raises:
+          StructureError: NumPy can't convert a value.
+          ValueShapeError: A list is ragged, or a number does not fit int32.
+        """
+        return cls(to_own(initial), map_nest(lambda leaf: type(leaf) in _PYTHON, initial))
+
+
 class State:
     """A nest of NumPy values that keeps its structure and its dtypes.
 
-    A Python number has no dtype of its own at the beginning: it takes that of the
-    first new state.
-
     Args:
-      initial: The nest of initial values.
+      start: What it begins with; a function may write to a state.
       verb: The verb, for errors.
     """
 
-    def __init__(self, initial: Any, verb: str) -> None:
-        self.value = to_numpy(initial)
+    def __init__(self, start: Start, verb: str) -> None:
+        self.value = map_nest(unshared, start.values)
         self._verb = verb
-        self._weak = map_nest(lambda leaf: type(leaf) in _PYTHON, initial)
+        self._weak = start.weak
 
     def update(self, new: Any) -> None:
         """Goes to the next state.
@@ -102,7 +123,7 @@ class State:
 
 def fold(elements: Iterable[Element], initial_state: Any, function: Callable[..., Any]) -> Any:
     """Returns the last state: `function(state, element)` is the next one."""
-    state = State(initial_state, "reduce")
+    state = State(Start.of(initial_state), "reduce")
     for element in elements:
         state.update(call_with_state(function, state.value, element.value))
     return state.value

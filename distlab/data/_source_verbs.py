@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.data import _arrays
 from distlab.data._arguments import optional_truth, seed_of
-from distlab.data._convert import to_numpy
+from distlab.data._convert import to_own
 from distlab.data._files import matching_files
 from distlab.data._generator import Generator, signature_of
 from distlab.data._planned import DatasetT, Planned
@@ -158,7 +158,7 @@ class SourceVerbs(Planned[DatasetT]):
                 f"args of from_generator must be a tuple of generator's arguments, got "
                 f"{shown(args)}. For one argument n write args=(n,)."
             )
-        values = tuple(to_numpy(value) for value in args or ())
+        values = tuple(to_own(value) for value in args or ())
         return cls.from_plan(Generator(generator, values, signature))
 
     @classmethod

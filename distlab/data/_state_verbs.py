@@ -12,7 +12,7 @@ from distlab.data._iterator import Elements
 from distlab.data._plan import INFINITE_CARDINALITY
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._resample import RejectionResample, shares
-from distlab.data._scan import Scan, fold
+from distlab.data._scan import Scan, Start, fold
 from distlab.data._take_while import TakeWhile
 from distlab.data._unique import Unique
 from distlab.errors import InvalidArgumentError, UnsupportedError
@@ -71,8 +71,8 @@ class StateVerbs(Planned[DatasetT]):
 
         Raises:
           InvalidArgumentError: `scan_func` is not callable.
-          StructureError: During iteration, it does not return a pair, or changes the
-            state's structure.
+          StructureError: NumPy can't convert the first state. During iteration, the function
+            does not return a pair, or changes the state's structure.
           ValueShapeError: During iteration, it changes a dtype.
 
         Example:
@@ -81,7 +81,8 @@ class StateVerbs(Planned[DatasetT]):
           >>> print(*numbers.scan(0, lambda total, x: (total + x, total + x)))
           1 3 6 10 15
         """
-        return self.with_plan(Scan(self.plan, initial_state, function("scan", scan_func, name)))
+        scan_with = function("scan", scan_func, name)
+        return self.with_plan(Scan(self.plan, Start.of(initial_state), scan_with))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
         """Ends the dataset at the first element for which a predicate does not hold.

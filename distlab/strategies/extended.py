@@ -328,6 +328,7 @@ class StrategyExtended:
                 (own_args, own_kwargs),
                 is_leaf=lambda v: isinstance(v, DistributedValues),
             )
+        own_args, own_kwargs = _with_own_arrays((own_args, own_kwargs))
         if copies[0] is not None:
             own_args = (VariableCopy(copies[0].variable, None), *own_args)
         with scopes.cross_replica(self._strategy, merging, updating=True):
@@ -630,7 +631,14 @@ def _pairs(given: Any) -> tuple[Any, ...] | list[Any]:
 
 def _beside(device: jax.Device, nest: Any) -> Any:
     """Moves arrays that are committed to other devices to a device."""
-    return to_device(nest, device, is_leaf=_is_leaf)
+    return to_device(_with_own_arrays(nest), device, is_leaf=_is_leaf)
+
+
+def _with_own_arrays(nest: Any) -> Any:
+    """Copies arrays of NumPy: a function may write to its own, but not to those of other calls."""
+    return jax.tree.map(
+        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, nest, is_leaf=_is_leaf
+    )
 
 
 def _is_leaf(value: Any) -> bool:

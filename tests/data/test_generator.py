@@ -246,3 +246,18 @@ def test_an_element_that_is_read_for_the_spec_comes_once() -> None:
         assert dataset.element_spec.rank == 0
         assert [int(x) for x in dataset] == [0, 1, 2]
     assert [int(x) for x in dataset.repeat(2)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_each_pass_has_the_arguments_that_were_passed() -> None:
+    numbers = np.arange(3)
+
+    def drawn(values: Any) -> Iterator[Any]:
+        values += 1  # as one that shuffles them in place
+        yield values
+
+    signature = TensorSpec((3,), np.dtype(np.int64))
+    dataset = Dataset.from_generator(drawn, args=(numbers,), output_signature=signature)
+    numbers[:] = 9
+    for _ in range(2):
+        assert [row.tolist() for row in dataset] == [[1, 2, 3]]
+    assert numbers.tolist() == [9, 9, 9]

@@ -137,3 +137,15 @@ def test_structures_ranks_and_dtypes_must_agree() -> None:
         list(_rows([np.zeros(2), np.zeros(2, np.int32)]).padded_batch(2))
     with pytest.raises(InvalidArgumentError, match="at least 1"):
         pairs.padded_batch(0)
+
+
+def test_shapes_and_values_are_those_that_were_passed() -> None:
+    shapes, value = [3], np.array(-1)
+    rows = Dataset.range(1, 3).map(lambda n: np.full(n, n))
+    padded = rows.padded_batch(2, padded_shapes=shapes, padding_values=value)
+    bucketed = rows.bucket_by_sequence_length(
+        len, [9], [2, 1], padded_shapes=shapes, padding_values=value
+    )
+    shapes[0], value[()] = 9, 7
+    for (batch,) in (padded, bucketed):
+        assert batch.tolist() == [[1, -1, -1], [2, 2, -1]]

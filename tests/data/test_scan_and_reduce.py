@@ -195,3 +195,32 @@ def test_reduce_needs_an_end() -> None:
         InvalidArgumentError, match=r"reduce needs a dataset with an end.*take\(n\)"
     ):
         Dataset.range(3).repeat().reduce(0, lambda total, x: total + x)
+
+
+def test_a_function_may_write_to_its_state_and_each_iteration_begins_anew() -> None:
+    start = np.zeros(1)
+
+    def count(state: Any, _: Any) -> tuple[Any, Any]:
+        state += 1
+        return state, state
+
+    counted = Dataset.range(3).scan(start, count)
+    start[:] = 9  # after it was passed
+    for _ in range(2):
+        assert [output.tolist() for output in counted] == [[1], [2], [3]]
+    assert start.tolist() == [9]
+
+
+def test_reduce_leaves_the_first_state_as_it_was() -> None:
+    start = (np.zeros(1), [np.zeros(2), np.zeros(2)])
+
+    def count(state: Any, _: Any) -> Any:
+        state[0][0] += 1
+        state[1][1] += 2
+        return state
+
+    for _ in range(2):
+        one, others = Dataset.range(3).reduce(start, count)
+        assert one.tolist() == [3]
+        assert others.tolist() == [[0, 0], [6, 6]]
+    assert [start[0].tolist(), start[1][1].tolist()] == [[0], [0, 0]]

@@ -50,6 +50,39 @@ def test_update_groups_results_or_not() -> None:
     assert [float(x) for x in apart["x"]] == [6.0, 6.0]
 
 
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("traced", [False, True])
+def test_each_call_of_update_may_write_to_its_own_array_of_numpy(group: bool, traced: bool) -> None:
+    s = _strategy(2)
+    v = _variable(s, [0.0])
+    given, named = np.zeros(1, np.float32), np.zeros(1, np.float32)
+
+    def write(copy: Any, values: Any, *, more: Any) -> Any:
+        values[0] += 1
+        more += 10
+        return copy.assign_add(values[0] + more)
+
+    def update(_: Any = None) -> Any:
+        return s.extended.update(v, write, args=([given],), kwargs={"more": named}, group=group)
+
+    if traced:
+        s.run(lambda: (dl.get_replica_context().merge_call(update), 0)[1])
+    else:
+        update()
+    assert _local(s, v) == [[11.0], [11.0]]
+    assert [given.tolist(), named.tolist()] == [[0], [0]]
+
+
+def test_each_call_of_update_non_slot_may_write_to_its_own_array_of_numpy() -> None:
+    s = _strategy(2)
+    given = np.zeros(1, np.float32)
+    result = s.extended.update_non_slot(
+        s.extended.non_slot_devices([]), lambda x: (x.__iadd__(1), x.tolist())[1], (given,)
+    )
+    assert _local(s, result[0]) == [1.0, 1.0]
+    assert given.tolist() == [0]
+
+
 def test_reduce_to_places_the_result() -> None:
     s = _strategy(2)
     x = stack([jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0])], s.mesh)
