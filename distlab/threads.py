@@ -1,8 +1,9 @@
-"""Threads and wakes that are waited for, also again after an interrupt."""
+"""Threads and wakes that are waited for, also again after an interrupt, and the end of threads."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import threading
@@ -12,6 +13,19 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 _LOOK_SECONDS: Final = 0.5
+_raise_in: Final[Any] = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+def end_soon(thread: threading.Thread) -> None:
+    """Raises `SystemExit` in a thread, at the next of Python's instructions that it runs.
+
+    A thread that comes back from C while the interpreter ends is aborted, and the process with it.
+
+    Args:
+      thread: One that runs a function of a user's, and nothing of this library's that others need.
+    """
+    if thread.ident is not None and thread.is_alive():
+        _raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 class Wake:

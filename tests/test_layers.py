@@ -75,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "uncopied", "events", "devices", "values", "variables", "context"),
         "strategies",
     ),
-    "control": ("text", "errors", "uncopied", "events", "devices", "values", "context"),
+    "control": ("text", "errors", "uncopied", "threads", "events", "devices", "values", "context"),
     "nn": ("text", "errors", "devices", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("text", "errors", "events"),

@@ -19,6 +19,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
 from distlab.text.counts import is_number
 from distlab.text.html import card
 from distlab.text.shown import shown
+from distlab.threads import end_soon
 from distlab.uncopied import Uncopied
 from distlab.values.checks import require_plain
 
@@ -179,6 +180,11 @@ class Background(Uncopied, Generic[T]):
         in_flight.end_threads()  # also ends loops that nobody can stop, at their next step
         self._stop_asked.set()
         self._keep_stopping(_EXIT_SECONDS)  # in this thread: Python 3.12 starts none at its end
+        # Its loop is over something else, and takes no step of a strategy.
+        until = time.monotonic() + _EXIT_SECONDS
+        while self.running and time.monotonic() < until:
+            end_soon(self._thread)
+            self._ended.wait(_POLL_SECONDS)
 
     @property
     def _status(self) -> Status:

@@ -54,6 +54,26 @@ def test_a_program_ends_while_threads_run_steps(loop: str) -> None:
     assert finish(program, "-W", "error") == (0, "main ends\n")
 
 
+@pytest.mark.parametrize("elements", ["iter(int, 1)", "dl.data.Dataset.range(1).repeat()"])
+def test_a_program_ends_while_a_background_function_computes_without_steps(elements: str) -> None:
+    """The process was aborted: nothing ended a loop that takes no step of a strategy."""
+    program = f"""
+def compute():
+    try:
+        for _ in {elements}:
+            (jnp.ones((50, 50)) @ jnp.ones((50, 50))).block_until_ready()
+            steps.append(None)
+    finally:
+        print("tidied", flush=True)
+from distlab.control import background
+background._EXIT_SECONDS = 1.0
+dl.background(compute)
+wait_for_steps()
+print("main ends", flush=True)
+"""
+    assert finish(BEGIN + program, "-W", "error") == (0, "main ends\ntidied\n")
+
+
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('no')", 1)])
 def test_its_exit_code_is_its_own(end: str, code: int) -> None:
     status, out = finish(f"{BEGIN}dl.background(train)\nwait_for_steps()\n{end}\n")

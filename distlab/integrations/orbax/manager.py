@@ -145,12 +145,21 @@ class CheckpointManager(Uncopied):
 
     @property
     def checkpoints(self) -> list[str]:
-        """The paths of all checkpoints in the folder, the oldest first."""
+        """The paths of all checkpoints in the folder, the oldest first.
+
+        Raises:
+          CheckpointError: The thread that writes one could not.
+        """
+        self.sync()  # one that is being written is the newest
         return [str(path) for path in _whole(self._folder, self._name)]
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The path of the newest checkpoint; None where there is none."""
+        """The path of the newest checkpoint; None where there is none.
+
+        Raises:
+          CheckpointError: The thread that writes it could not.
+        """
         found = self.checkpoints
         return found[-1] if found else None
 
@@ -266,6 +275,7 @@ class CheckpointManager(Uncopied):
         Raises:
           CheckpointError: Another process is saving to the folder.
         """
+        self.sync()
         with files.alone(self._folder, self._name):
             for path in _whole(self._folder, self._name):
                 files.remove(path)

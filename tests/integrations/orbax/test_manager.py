@@ -209,6 +209,26 @@ def test_the_error_for_an_unknown_variable_lists_the_names(tmp_path: Path) -> No
         dl.train.load_variable(tmp_path / "plain-1", "epoch")
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_checkpoint_that_a_thread_still_writes_is_the_newest(tmp_path: Path, kept: int) -> None:
+    big = dl.Variable(jnp.zeros(2_000_000))
+    begun: list[str] = []
+    manager = dl.train.CheckpointManager(
+        dl.train.Checkpoint(big=big), tmp_path, kept, enable_async=True,
+        init_fn=lambda: begun.append("anew"),
+    )  # fmt: skip
+    for number in (1, 2):
+        big.assign(jnp.full(2_000_000, number))
+        path = manager.save()
+        assert manager.latest_checkpoint == path
+        assert manager.checkpoints[-1] == path
+    big.assign(jnp.full(2_000_000, 3))
+    last = manager.save()
+    big.assign(jnp.zeros(2_000_000))
+    assert manager.restore_or_initialize() == last
+    assert (float(big.value()[-1]), begun) == (3, [])
+
+
 def test_what_a_thread_writes_is_what_was_at_the_call(tmp_path: Path) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
