@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       No runs in . and its subfolders, 3 levels deep; links are not followed. Record one: ...
       0
     """
+    if argv is None:
+        warnings.showwarning = _show_warning
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -94,6 +97,11 @@ def _drop_output() -> None:
     """Writes to nowhere what is still to be printed, or Python would try again when it ends."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Warning | str, *_place: object, **_written: object) -> None:
+    """Prints a warning as the command prints errors, without the line of Python that warns."""
+    print(f"distlab: warning: {printable(str(message))}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

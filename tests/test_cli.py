@@ -519,6 +519,18 @@ def test_runs_shows_control_characters_of_names_as_escapes(
     assert [letter for letter in "\x1b\x07\u202e" if letter in printed] == []
 
 
+def test_a_warning_is_one_line_of_the_command(tmp_path: Path) -> None:
+    with distlab.record(tmp_path / "digits"):
+        pass
+    file = tmp_path / "digits" / "process-0.sqlite"
+    file.with_name("process-1.sqlite").write_bytes(file.read_bytes())
+    done = _command("runs", str(tmp_path))
+    assert done.returncode == 0
+    (warning,) = done.stderr.decode().splitlines()
+    assert warning.startswith("distlab: warning: Beside the run in ")
+    assert warning.endswith("to read it.")
+
+
 def _command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "distlab", *arguments],
