@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -17,6 +18,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 import distlab
@@ -327,8 +329,7 @@ def test_doctor_reports_a_jax_that_suits_distlab_but_not_flax(
 
 _BOUND = [
     *((name, "") for name in checks.CORE[1:]),
-    *(("panel", "dashboard"), ("bokeh", "dashboard"), ("ipywidgets", "notebook")),
-    *(("keras", "keras"), ("flax", "flax"), ("orbax-checkpoint", "saving")),
+    *((name, extra) for extra, names in checks.EXTRAS.items() for name in names),
 ]
 
 
@@ -336,6 +337,28 @@ _BOUND = [
 def test_every_dependency_has_a_lowest_and_a_first_untested_version(name: str, extra: str) -> None:
     bounds = {specifier.operator for specifier in checks.supported_versions(name, extra)}
     assert bounds == {">=", "<"}
+
+
+def test_doctor_reports_every_dependency_of_users() -> None:
+    for_developers = {"test", "docs", "dev", "binder", "all"}
+    lines = map(Requirement, metadata.requires("distlab") or ())
+    wanted = {
+        line.name
+        for line in lines
+        if line.marker is None
+        or not any(line.marker.evaluate({"extra": extra}) for extra in for_developers)
+    }
+    reported = {*checks.CORE, *(name for names in checks.EXTRAS.values() for name in names)}
+    assert wanted - reported == set()
+
+
+def test_doctor_reports_a_python_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tested,) = checks.python_version()
+    assert tested.state == "ok"
+    monkeypatch.setattr("sys.version_info", (3, 15, 0, "final", 0))
+    (untested,) = checks.python_version()
+    assert untested.state == "wrong"
+    assert "tested with 3.11 to 3.14" in untested.text
 
 
 def test_every_error_can_be_printed_by_the_command() -> None:

@@ -26,15 +26,27 @@ PROBE_SECONDS = 120.0
 
 _IN_STACK = re.compile(r"\s*$|\s+@ |\*\*\* ")
 
-CORE = ("distlab", "jax", "jaxlib", "numpy", "msgspec", "grain")
+NEWEST_PYTHON = (3, 14)
+"""The newest version of Python that distlab was tested with."""
+
+CORE = (
+    *("distlab", "jax", "jaxlib", "numpy", "msgspec", "grain"),
+    *("protobuf", "google-crc32c", "packaging"),
+)
 EXTRAS = {
     "dashboard": ("panel", "bokeh"),
     "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
     "demo": ("scikit-learn",),
+    "export": ("pandas", "pyarrow"),
     "images": ("pillow",),
     "keras": ("keras",),
     "flax": ("flax",),
-    "saving": ("orbax-checkpoint",),
+    "saving": ("orbax-checkpoint", "flatbuffers"),
+    "cluster": ("distributed", "cloudpickle"),
+    "workers": ("ipyparallel",),
+    "mlflow": ("mlflow-skinny",),
+    "wandb": ("wandb",),
+    "gpu": ("nvidia-ml-py",),
 }
 
 
@@ -57,6 +69,11 @@ class Finding:
 
 def python_version() -> Iterator[Finding]:
     """Reports Python's version and whether this is a virtual environment."""
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        newest = ".".join(map(str, NEWEST_PYTHON))
+        text = f"{platform.python_version()}; distlab was tested with 3.11 to {newest}"
+        yield Finding("wrong", "python", text, f"make the environment with Python {newest}")
+        return
     place = "virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
     yield Finding("ok", "python", f"{platform.python_version()} ({place}: {sys.prefix})")
 

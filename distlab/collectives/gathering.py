@@ -34,6 +34,7 @@ from distlab.variables.variable import Variable
 def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)
+    in_flight.require_not_forked()
     in_flight.require_open()
     require_value(value, "gather")
     with taken_apart(value, "The value to gather"):

@@ -59,6 +59,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     """Reduces the components of per-replica values. See `Strategy.reduce`."""
     started = time.monotonic_ns()
     scopes.require_cross_replica("reduce", strategy)
+    in_flight.require_not_forked()
     op = ReduceOp.of(reduce_op)
     require_value(value, "reduce")
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)

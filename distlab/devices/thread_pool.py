@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-_COUNT: Final = re.compile(r"--xla_force_host_platform_device_count[=\s]\s*(\d+)")
+_COUNT: Final = re.compile(
+    r"""--xla_force_host_platform_device_count[=\s]\s*["']?\s*\+?(\d+)"""  # quotes are XLA's
+)
 
 
 def devices_to_come() -> int:

@@ -395,6 +395,7 @@ class StrategyExtended:
         """
         started = time.monotonic_ns()
         scopes.require_cross_replica("reduce_to", self._strategy)
+        in_flight.require_not_forked()
         op = ReduceOp.of(reduce_op)
         require_options(options, "reduce_to")
         self._require_destination(destinations)

@@ -158,6 +158,7 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
             )
         if not isinstance(where, jax.core.Tracer):
             _require_rows(self, np.asarray(where))
+        where = jnp.maximum(_widened(where), 0)  # JAX counts negative ones from the end
         rows = self.variables[0].value()[where]
         for part, begin in zip(self.variables[1:], self._bounds[1:], strict=False):
             inside = jnp.expand_dims(where >= begin, range(where.ndim, rows.ndim))
@@ -203,7 +204,7 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
         slices = scattering.require_slices(self.name, kind, slices)
         rows, indices = scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
         for part, (begin, end) in zip(self.variables, pairwise(self._bounds), strict=True):
-            own = _rows_between(begin, end, rows, indices)
+            own = _rows_between(begin, end, rows, _widened(indices))
             if own.indices.size:
                 getattr(part, f"scatter_{kind}")(own)
         return self
@@ -228,6 +229,12 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
             f"<ShardedVariable {self.name}: {self.dtype}{list(self.shape)}, "
             f"{len(self.variables)} parts>"
         )
+
+
+def _widened(indices: jax.Array) -> jax.Array:
+    """Returns indices that do not wrap where a part's first row is subtracted, as uint8 does."""
+    narrow = indices.dtype.itemsize < np.dtype(np.int32).itemsize
+    return indices.astype(jnp.int32) if narrow else indices
 
 
 def _rows_between(begin: int, end: int, rows: jax.Array, indices: jax.Array) -> IndexedSlices:

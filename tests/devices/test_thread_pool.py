@@ -28,9 +28,9 @@ print(strategy.num_replicas_in_sync, float(first) / (1 << 19))
 FLAG = "--xla_force_host_platform_device_count="
 
 
-@pytest.mark.parametrize("replicas", [2, 4, 16])
-def test_devices_asked_for_by_xlas_flags_do_not_deadlock(replicas: int) -> None:
-    status, out = finish(STEPS, "-W", "error", XLA_FLAGS=f"{FLAG}{replicas}")
+@pytest.mark.parametrize(("replicas", "quote"), [(2, ""), (4, "'"), (16, "")])
+def test_devices_asked_for_by_xlas_flags_do_not_deadlock(replicas: int, quote: str) -> None:
+    status, out = finish(STEPS, "-W", "error", XLA_FLAGS=f"{FLAG}{quote}{replicas}{quote}")
     assert (status, out) == (0, f"{replicas} {replicas:.1f}\n")
 
 
@@ -80,6 +80,8 @@ print(len(told), in_flight.limit, len(in_flight.waiting()) <= 2, told[0].message
         ({}, 1),
         ({"XLA_FLAGS": f"{FLAG}3"}, 3),
         ({"XLA_FLAGS": f"--xla_dump_to=x {FLAG}3 {FLAG}5"}, 5),
+        ({"XLA_FLAGS": f"{FLAG}'7'"}, 7),
+        ({"XLA_FLAGS": f'--xla_dump_to="x y" {FLAG}"+7"'}, 7),
         ({"XLA_FLAGS": "no-such-file"}, 1),
         ({"JAX_NUM_CPU_DEVICES": "6"}, 6),
     ],

@@ -344,3 +344,29 @@ def test_parts_must_fit_together() -> None:
     for other in (np.ones((2, 4), np.float32), np.ones((2, 3), np.int32), np.float32(1)):
         with pytest.raises(ArgumentValueError, match="differ in their numbers of rows alone"):
             dl.ShardedVariable([ones, dl.Variable(other)])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_indices_of_each_integer_dtype_are_those_of_all_rows(dtype: Any, compiled: bool) -> None:
+    first, second = np.arange(300, dtype="f4"), np.arange(300, 600, dtype="f4")
+    table = dl.ShardedVariable([dl.Variable(first), dl.Variable(second)])
+    last = min(np.iinfo(dtype).max, 450)
+    where = np.array([1, 43, 44, last], dtype)
+
+    def use(indices: Any) -> Any:
+        rows = table.sparse_read(indices)
+        table.scatter_add(dl.IndexedSlices(jnp.ones(4), indices))
+        return rows
+
+    used = dl.OneDeviceStrategy("CPU:0").run(use, args=(where,)) if compiled else use(where)
+    assert used.tolist() == where.tolist()
+    changed = np.arange(600, dtype="f4")
+    changed[where] += 1
+    np.testing.assert_array_equal(table.numpy(), changed)
+
+
+def test_a_compiled_read_of_a_row_that_is_not_there_has_the_nearest_one() -> None:
+    table = dl.ShardedVariable([dl.Variable(jnp.arange(3.0)), dl.Variable(jnp.arange(3.0, 6.0))])
+    read = dl.OneDeviceStrategy("CPU:0").run(table.sparse_read, args=(np.array([-1, -7, 2, 70]),))
+    assert read.tolist() == [0, 0, 2, 5]
