@@ -26,7 +26,7 @@ from distlab.integrations.orbax.readers import list_variables, load_variable
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.text.shown import shown, shown_clause
-from distlab.training.checks import require_count, require_function, require_kind
+from distlab.training.checks import require_count, require_end, require_function, require_kind
 from distlab.training.controller import Controller
 from distlab.training.model import Model
 from distlab.training.specs import EstimatorSpec, EvalSpec, ModeKeys, RunConfig, TrainSpec
@@ -155,9 +155,12 @@ class Estimator:
 
         Raises:
           NotFoundError: There is no checkpoint.
+          InvalidArgumentError: The data has no end, and `steps` is None.
         """
         require_count("steps", steps, optional=True)
         strategy, model, elements = self._restored(input_fn, ModeKeys.EVAL)
+        if steps is None:
+            require_end(elements)
         sums: dict[str, float] = {}
         for number, element in enumerate(elements):
             if number == steps:
@@ -197,8 +200,9 @@ class Estimator:
         return [name.removeprefix("model/") for name in names if name.startswith("model/")]
 
     def get_variable_value(self, name: str) -> np.ndarray[Any, Any]:
-        """Returns a variable of the newest checkpoint."""
-        return load_variable(self._require_checkpoint(), f"model/{name}")
+        """Returns a variable of the newest checkpoint, or its `global_step`."""
+        path = self._require_checkpoint()
+        return load_variable(path, name if name == "global_step" else f"model/{name}")
 
     def begin(self, input_fn: Callable[..., Dataset]) -> Training:
         """Makes the model and its input, and restores the newest checkpoint."""

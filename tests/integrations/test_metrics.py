@@ -387,3 +387,26 @@ def test_guards_and_rules_of_the_program_do_not_mean_a_metric_s_own_numbers() ->
         accuracy.update_state(values, values[:, None] == values, mask=mask)
         results = mean.result(), accuracy.result()
     assert [round(float(one), 4) for one in results] == [round(4 / 3, 4), 1.0]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "int32", "bool"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_labels_of_each_integer_dtype_are_classes(dtype: str, compiled: bool) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        accuracy, positive = dl.metrics.Accuracy(), dl.metrics.Accuracy(threshold=0.0)
+    labels = jnp.array([0, 1, 1, 0]).astype(dtype)
+    logits = jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0], [1.0, 0.0]])
+
+    def update(labels: Any, logits: Any) -> None:
+        accuracy.update_state(labels, logits)
+        positive.update_state(labels, logits[:, 1] - 0.5)
+
+    if compiled:
+        both = dl.data.Dataset.from_tensor_slices((labels, logits)).batch(4)
+        for batch in strategy.experimental_distribute_dataset(both):
+            strategy.run(update, args=batch)
+    else:
+        update(labels, logits)
+    assert float(accuracy.result()) == 0.75
+    assert float(positive.result()) == 0.5

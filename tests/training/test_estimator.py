@@ -16,6 +16,7 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     ContextError,
+    InvalidArgumentError,
     NotFoundError,
     StructureError,
     ValueShapeError,
@@ -85,6 +86,15 @@ def test_partial_batches_count_every_example_alike(tmp_path: Path) -> None:
     assert metrics["error"] == pytest.approx(error.mean(), rel=1e-5)
     assert metrics["loss"] == pytest.approx((error**2).mean(), rel=1e-5)
     assert metrics["global_step"] == 2
+
+
+def test_endless_data_is_evaluated_for_a_number_of_steps(tmp_path: Path) -> None:
+    estimator = made(tmp_path).train(lambda: data().batch(12))
+    assert estimator.get_variable_value("global_step") == 2
+    with pytest.raises(InvalidArgumentError, match=r"needs a dataset with an end.*number of steps"):
+        estimator.evaluate(lambda: data().repeat().batch(8))
+    endless = estimator.evaluate(lambda: data().repeat().batch(8), steps=5)
+    assert endless == pytest.approx(estimator.evaluate(lambda: data().batch(8)), rel=1e-5)
 
 
 def test_training_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:

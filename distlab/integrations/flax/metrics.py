@@ -156,14 +156,15 @@ class Metric:
     def _added(self, values: dict[str, Any]) -> list[Any]:
         """Returns what values add to the state."""
         _check_mask(values.get("mask"), values.get("labels", values.get("values")))
-        self._check(values)
+        values = self._checked(values)
         with _of_the_library():
             fresh = self._with([jnp.asarray(start) for start in self._start])
             fresh.update(**values)
             return jax.tree.leaves(_nnx().state(fresh))
 
-    def _check(self, values: dict[str, Any]) -> None:
-        """Checks what a metric of this class needs of the arrays of an update."""
+    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Checks the arrays of an update, and returns them as a metric of this class needs them."""
+        return values
 
     def _add(self, values: dict[str, Any]) -> None:
         """Adds to this replica's copies."""
@@ -304,7 +305,7 @@ class Accuracy(Metric):
         logits = _given_once("logits", logits, "y_pred", y_pred)
         super().update_state(labels=_as_array(labels), logits=_as_array(logits), **_masked(mask))
 
-    def _check(self, values: dict[str, Any]) -> None:
+    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
         """Checks that logits have a number, or one for each class, for each label."""
         labels, logits = jnp.asarray(values["labels"]), jnp.asarray(values["logits"])
         fitting = logits.shape == labels.shape
@@ -324,6 +325,9 @@ class Accuracy(Metric):
                 f"labels {labels.dtype}{list(labels.shape)} and logits {logits.dtype}"
                 f"{list(logits.shape)}. Of one-hot labels pass labels.argmax(-1)."
             )
+        # Flax takes no others, and those of images are often uint8.
+        wide = labels.dtype in (jnp.int32, jnp.int64)
+        return {**values, "labels": labels if wide else labels.astype(jnp.int32)}
 
 
 @contextmanager
