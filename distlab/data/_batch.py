@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._memory import aligned_empty
-from distlab.data._nest import map_nest
+from distlab.data._nest import is_leaf, map_nest, refuse_structures
 from distlab.data._plan import Opener, Order, Reading
 from distlab.data._position_streams import PositionStream
 from distlab.data._spec import batch_spec, refuse_dataset
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, ValueShapeError
+
+_STRING: Final = np.dtype(object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +77,46 @@ def stack_leaf(*values: Any) -> Any:
 
     Raises:
       InvalidArgumentError: Their shapes differ.
+      StructureError: Some are containers, or datasets.
+      ValueShapeError: Their dtypes are of different kinds, as whole numbers and fractions are.
     """
+    # A state of scan that begins as a Python number is int32, and may go on as int64.
+    require_alike("batch", values, of_one_dtype=False)
     stacked = _stack_values(*values)
     stacked.flags.writeable = False
     return stacked
 
 
+def require_alike(verb: str, parts: Sequence[Any], *, of_one_dtype: bool = True) -> None:
+    """Checks that the values of one component can be stacked.
+
+    Args:
+      verb: The verb that stacks them.
+      parts: The values.
+      of_one_dtype: Whether they must have one dtype, and not only one kind of numbers.
+
+    Raises:
+      StructureError: Some are containers, or datasets.
+      ValueShapeError: Their dtypes differ.
+    """
+    for part in {type(part): part for part in parts}.values():
+        if not is_leaf(part):
+            refuse_structures(parts[0], part)
+        refuse_dataset(verb, part)
+    dtypes = {_STRING if isinstance(part, bytes) else part.dtype for part in parts}
+    if len(dtypes) > 1 and (of_one_dtype or len({dtype.kind for dtype in dtypes}) > 1):
+        names = sorted("string" if dtype == _STRING else str(dtype) for dtype in dtypes)
+        raise ValueShapeError(
+            f"Elements of a batch must have one dtype, got {', '.join(names)}. Convert them, for "
+            "example in map with astype."
+        )
+
+
 def _stack_values(*values: Any) -> np.ndarray[Any, Any]:
-    if isinstance(values[0], bytes):
+    if all(isinstance(value, bytes) for value in values):
         stacked = np.empty(len(values), dtype=object)
         stacked[:] = values
         return stacked
-    refuse_dataset("batch", values[0])
     if len({np.shape(value) for value in values}) > 1:
         raise InvalidArgumentError(
             "Elements of a batch must have one shape, got "

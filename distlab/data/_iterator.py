@@ -211,12 +211,14 @@ class Values(Resumable, Iterator[Any]):
                 "later calls. Call it outside and pass the element: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
+        reads = self._reads
+        reads.begin()
         try:
             value = next(self._elements).value
         except StopIteration:
-            self._reads.note(ended=True)
+            reads.ends += 1
             raise
-        self._reads.note(ended=False)
+        reads.taken += 1
         return value
 
     def get_next(self) -> Any:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._batch import batch_count, joined_indices
+from distlab.data._batch import batch_count, joined_indices, require_alike
 from distlab.data._convert import leaf_to_numpy
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._memory import aligned_empty
 from distlab.data._nest import describe, is_leaf, leaves, map_nest
 from distlab.data._plan import Opener, Reading, Unary
-from distlab.data._spec import TensorSpec, refuse_dataset, refuse_datasets
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.data._spec import TensorSpec, refuse_datasets
+from distlab.errors import InvalidArgumentError, StructureError
 from distlab.text.shown import shown
 
 Shape = tuple[int | None, ...]
@@ -180,11 +180,11 @@ def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any
 
     Raises:
       InvalidArgumentError: A value does not fit, or the padding value.
+      StructureError: Some are containers, or datasets.
       ValueShapeError: The dtypes differ.
     """
-    refuse_dataset("padded_batch", parts[0])
-    if isinstance(parts[0], bytes):
-        parts = tuple(_scalar_string(part) for part in parts)
+    require_alike("padded_batch", parts)
+    parts = tuple(_scalar_string(part) if isinstance(part, bytes) else part for part in parts)
     rank = parts[0].ndim
     if any(part.ndim != rank for part in parts):
         raise InvalidArgumentError(
@@ -203,10 +203,6 @@ def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any
 
 def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> np.ndarray:
     dtype = parts[0].dtype
-    if any(part.dtype != dtype for part in parts):
-        raise ValueShapeError(
-            f"Elements of a batch must have one dtype, got {sorted({str(p.dtype) for p in parts})}."
-        )
     full = (len(parts), *shape)
     batch = np.empty(full, dtype) if dtype.kind == "O" else aligned_empty(full, dtype)
     filler = padding(value, dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._batch import batch_count, joined_indices, stack_leaf
+from distlab.data._batch import batch_count, joined_indices, require_alike, stack_leaf
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._nest import leaves, map_nest
 from distlab.data._padded_batch import pad_leaf
@@ -63,6 +63,7 @@ class RaggedBatch(Unary):
         def stack(*parts: Any) -> Any:
             if not self._varies(next(specs)):
                 return stack_leaf(*parts)
+            require_alike("ragged_batch", parts)
             shapes = [part.shape for part in parts]
             if len({shape[1:] for shape in shapes}) > 1:
                 raise InvalidArgumentError(

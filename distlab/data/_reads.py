@@ -22,13 +22,13 @@ class Reads:
         self.taken = self.ends = 0
         self.threads: set[int] = set()
 
-    def note(self, *, ended: bool) -> None:
-        """Counts an element, or the end."""
+    def begin(self) -> None:
+        """Notes the thread that is about to read.
+
+        It then counts what it took by itself: an interrupt comes where a function is called, and
+        an element that was taken would be lost with it.
+        """
         self.threads.add(get_ident())
-        if ended:
-            self.ends += 1
-        else:
-            self.taken += 1
 
 
 def reads_of(iterator: Any) -> Reads | None:

@@ -193,12 +193,14 @@ class DistributedIterator(Resumable):
         self._feed.close()
 
     def _noted(self, *, fill: bool) -> Any:
+        reads = self._reads
+        reads.begin()
         try:
             value = self._next(fill=fill)
         except StopIteration:
-            self._reads.note(ended=True)
+            reads.ends += 1
             raise
-        self._reads.note(ended=False)
+        reads.taken += 1
         return value
 
     def _next(self, *, fill: bool) -> Any:

@@ -72,12 +72,14 @@ class _Noting(Iterator[Any]):
         self.reads = Reads()
 
     def __next__(self) -> Any:
+        reads = self.reads
+        reads.begin()
         try:
             value = next(self._iterator)
         except StopIteration:
-            self.reads.note(ended=True)
+            reads.ends += 1
             raise
-        self.reads.note(ended=False)
+        reads.taken += 1
         return value
 
     def __getattr__(self, name: str) -> Any:

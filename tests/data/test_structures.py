@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.data import Dataset
-from distlab.errors import ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from tests.data.structures import One, fill, leaves, plain, rebuild, row, structures
 
 ROWS = 7
@@ -184,3 +184,38 @@ def test_whole_numbers_that_numpy_would_round_are_refused(numbers: list[Any]) ->
     with pytest.raises(ValueShapeError, match=r"integers become int32 .* np\.int64"):
         Dataset.from_tensor_slices(numbers)
     assert Dataset.from_tensor_slices([2.0**70, 1]).element_spec.dtype == np.float32
+
+
+NUMBER, FRACTION, TEXT = np.int64(2**53 + 1), np.float32(0.5), "a"
+PAIR, NAMED = (np.int64(1), np.int64(2)), {"a": np.int64(1)}
+
+
+@pytest.mark.parametrize("verb", ["batch", "padded_batch", "ragged_batch"])
+@pytest.mark.parametrize(
+    ("first", "later", "error", "rule"),
+    [
+        (NUMBER, FRACTION, ValueShapeError, "one dtype, got float32, int64.*astype"),
+        (FRACTION, NUMBER, ValueShapeError, "one dtype, got float32, int64"),
+        (TEXT, NUMBER, ValueShapeError, "one dtype, got int64, string"),
+        (NUMBER, TEXT, ValueShapeError, "one dtype, got int64, string"),
+        (NUMBER, PAIR, StructureError, r"one structure, got \* and \(\*, \*\)"),
+        (np.ones(2), NAMED, StructureError, r"one structure, got \* and \{'a': \*\}"),
+        (TEXT, PAIR, StructureError, "one structure"),
+        (PAIR, NUMBER, StructureError, "one structure"),
+    ],
+)
+def test_elements_that_are_not_alike_make_no_batch(
+    verb: str, first: Any, later: Any, error: type[Exception], rule: str
+) -> None:
+    """Numbers lost digits in the common dtype, and texts lay among them as objects."""
+    mixed = Dataset.range(3).map(lambda n: first if n < 2 else later)
+    with pytest.raises(error, match=rule):
+        list(getattr(mixed, verb)(3))
+    assert len(list(getattr(mixed, verb)(2).take(1))) == 1
+
+
+def test_datasets_of_other_dtypes_are_not_mixed_in_a_batch() -> None:
+    halves = Dataset.range(10, 13).map(lambda n: np.float32(n) + np.float32(0.5))
+    mixed = Dataset.sample_from_datasets([Dataset.range(3), halves], seed=1)
+    with pytest.raises(ValueShapeError, match="one dtype, got float32, int64"):
+        list(mixed.batch(6))
