@@ -140,9 +140,9 @@ def trace(
             for (path, leaf), fixed in zip(paths, found["static"], strict=True)
             if fixed is None
         ]
-        # As in TensorFlow, what is one object on all replicas is one value.
-        common = (*collectives.merged_into_one, *collectives.common)
-        found["one"] = tuple(any(leaf is one for one in common) for _, leaf in computed)
+        found["one"] = tuple(
+            any(leaf is merged for merged in collectives.merged_into_one) for _, leaf in computed
+        )
         found["declared"] = tuple(name if _is_mirrored(leaf) else None for name, leaf in computed)
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
