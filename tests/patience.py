@@ -72,11 +72,18 @@ def interrupt_at_second_call(name: str, function: Callable[[], object]) -> None:
         sys.setprofile(before)
 
 
-def attempts() -> Iterator[int]:
+class DisturbedError(AssertionError):
+    """What a test measured twice differs: something else began, or ended, in between."""
+
+
+def attempts(is_disturbed: Callable[[], bool] = lambda: False) -> Iterator[int]:
     """Numbers the attempts of a test of times: four, not counting those that others disturbed.
 
     Whatever else runs on this machine takes the cores from a test now and then. At most sixteen
     are made.
+
+    Args:
+      is_disturbed: Whether the last attempt has found by itself that it was disturbed.
     """
     counted = 0
     for number in range(_TRIED):
@@ -84,7 +91,7 @@ def attempts() -> Iterator[int]:
         yield number
         taken = _used_seconds() - all_used - (_own_seconds() - own)
         room = (time.monotonic() - begun) * (os.cpu_count() or 1)
-        counted += taken <= MOST_TAKEN * room
+        counted += taken <= MOST_TAKEN * room and not is_disturbed()
         if counted == _COUNTED:
             return
 
@@ -94,14 +101,13 @@ def measured(test: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(test)
     def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
-        failed: AssertionError | None = None
-        for _ in attempts():
+        failed = [AssertionError()]
+        for _ in attempts(lambda: isinstance(failed[-1], DisturbedError)):
             try:
                 return test(*args, **kwargs)
             except AssertionError as error:
-                failed = error
-        assert failed is not None
-        raise failed
+                failed.append(error)
+        raise failed[-1]
 
     return attempt
 

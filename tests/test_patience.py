@@ -44,3 +44,19 @@ def test_a_measured_test_that_always_fails_fails_with_its_last_error(
 
     with pytest.raises(AssertionError, match="attempt 4"):
         fails()
+
+
+def test_an_attempt_that_finds_itself_disturbed_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience, "_used_seconds", lambda: 0.0)
+    tries = itertools.count(1)
+
+    @patience.measured
+    def is_disturbed_three_times() -> None:
+        if (number := next(tries)) <= 3:
+            raise patience.DisturbedError
+        raise AssertionError(f"attempt {number}")
+
+    with pytest.raises(AssertionError, match="attempt 7"):
+        is_disturbed_three_times()

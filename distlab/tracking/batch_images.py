@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from distlab.events import Event, Preview, Sharding, Strategy
+from distlab.events import Event, Preview, Sharding, Step, Strategy
 from distlab.folds import BatchDetail, Batches
 from distlab.text.png import enlarge
 
@@ -34,16 +34,23 @@ class BatchImages:
         self._chosen: Sharding | None = None
 
     def add(self, event: Event) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
-        """Adds an event; returns the batch that was complete before it, with its pictures."""
-        if isinstance(event, Preview):  # it comes right after its batch
-            self._batches.add([event])
-            return None
-        done = self.take()
-        if isinstance(event, Strategy):
-            self._batches.add([event])
-        elif isinstance(event, Sharding) and self._chooses(event):
-            self._chosen = event
-        return done
+        """Adds an event; returns the batch that was complete before it, with its pictures.
+
+        A batch's previews come before its step and the next batch. Between them there may be what
+        other threads tell of the machine.
+        """
+        match event:
+            case Preview() | Strategy():
+                self._batches.add([event])
+                return None
+            case Sharding():
+                done = self.take()
+                if self._chooses(event):
+                    self._chosen = event
+                return done
+            case Step():
+                return self.take()
+        return None
 
     def take(self) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
         """Returns the batch that waits for its previews, with the pictures that it has."""

@@ -19,7 +19,7 @@ from distlab.advice import Advice, advise
 from distlab.events import Copy, Event, Strategy
 from tests.advice.programs import for_seconds
 from tests.advice.test_finders import MS, step
-from tests.patience import measured, only
+from tests.patience import DisturbedError, measured, only
 
 _WITHIN: Final = 0.15
 _LARGE: Final = 1 << 20
@@ -372,15 +372,20 @@ def test_the_share_of_a_slow_replica_is_what_equal_work_saves(
 ) -> None:
     slow, equal = products(rounds, times), products(rounds, 1)
     slow()
-    without = [timed(equal) for _ in range(40)]
+    equal()
+    before = [timed(equal) for _ in range(40)]
     run = tmp_path / f"{time.monotonic_ns()}"
     with dl.record(run):
         taken = [timed(slow) for _ in for_seconds(4, 40)]
-    without += [timed(equal) for _ in range(40)]
+    after = [timed(equal) for _ in range(40)]
+    halves = taken[: len(taken) // 2], taken[len(taken) // 2 :]
+    for first, second in [(before, after), halves]:
+        if np.median(first) != pytest.approx(np.median(second), rel=_WITHIN):
+            raise DisturbedError(f"{np.median(first)} s, then {np.median(second)} s")
     with dl.Run.open(run) as opened:
         one = only([one for one in opened.advice() if one.cause == "slow_replica"])
     assert one.subject == "replica 1"
-    share = 1 - float(np.median(without[1:])) / float(np.median(taken))
+    share = 1 - float(np.median(before + after)) / float(np.median(taken))
     assert one.share == pytest.approx(share, rel=_WITHIN)
 
 

@@ -191,6 +191,22 @@ def test_a_replicas_part_of_a_batch_is_a_picture() -> None:
     ]
 
 
+def test_what_other_threads_tell_between_a_batch_and_its_previews_costs_no_picture() -> None:
+    pictures = np.arange(3 * 4, dtype=np.uint8).reshape(3, 2, 2)
+    sample = events.DeviceSample(
+        time_ns=2 * SECOND,
+        strategy=2,
+        start_ns=0,
+        busy_ns=[0, 0, 0],
+        memory_bytes=[0, 0, 0],
+        process_memory_bytes=500,
+    )
+    between = [sharding([2, 1, 0], 2), sample, preview(pictures), sample, step(5, 2)]
+    ((number, images),) = told(between).of("images")
+    assert number == 5
+    assert images["distlab/batch/replica 1"] == [[8, 9], [10, 11]]
+
+
 def test_numbers_are_rows_of_greys() -> None:
     rows = np.array([[0.0, 1.0], [2.0, 4.0]], np.float32)
     ((_, images),) = told([sharding([1, 1], 2), preview(rows)]).of("images")
