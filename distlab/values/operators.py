@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import jax
 import numpy as np
 
+from distlab.devices import in_flight
 from distlab.errors import ArgumentTypeError, UnsupportedError
 from distlab.text.shown import shown
 
@@ -21,6 +22,9 @@ _OF_THE_VALUE: Final = frozenset({
 })
 # fmt: on
 """The attributes of arrays that a variable has, too."""
+
+_COPIED: Final = frozenset({"item", "itemsize", "nbytes", "tolist"})
+"""Those that compute nothing."""
 
 _INSTEAD: Final = {
     **dict.fromkeys(("ref", "experimental_ref"), "the variable itself, which may be a key"),
@@ -64,7 +68,20 @@ class ArrayOperators:
         """Returns the array that operations apply to."""
 
     def __jax_array__(self) -> jax.Array:
-        """Converts this object for `jnp` functions."""
+        """Converts this object for `jnp` functions.
+
+        Raises:
+          ContextError: This is a forked child.
+        """
+        return self._as_operand()
+
+    def _as_operand(self) -> jax.Array:
+        """Returns the value for an operation of JAX, which in a forked child would never end.
+
+        Raises:
+          ContextError: This is a forked child.
+        """
+        in_flight.require_not_forked()
         return self.value()
 
     @abstractmethod
@@ -91,7 +108,7 @@ class ArrayOperators:
         def __getattr__(self, name: str) -> Any:
             """Returns an attribute of the value that libraries use, such as `real` or `astype`."""
             if name in _OF_THE_VALUE:
-                return getattr(self.value(), name)
+                return getattr(self.value() if name in _COPIED else self._as_operand(), name)
             told = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _INSTEAD:
                 told += f", as tf.Variable has. Use {_INSTEAD[name]}."
@@ -111,10 +128,10 @@ class ArrayOperators:
             )
 
     def __getitem__(self, index: Any) -> jax.Array:
-        return self.value()[index]
+        return self._as_operand()[index]
 
     def __iter__(self) -> Iterator[jax.Array]:
-        return iter(self.value())  # JAX clamps indices, so __getitem__ alone would never end
+        return iter(self._as_operand())  # JAX clamps indices, so __getitem__ alone would never end
 
     def __format__(self, spec: str) -> str:
         """Formats the value by a format such as `.2f`; without one, shows this object."""
@@ -133,99 +150,99 @@ class ArrayOperators:
         return len(self.value())
 
     def __neg__(self) -> jax.Array:
-        return -self.value()
+        return -self._as_operand()
 
     def __abs__(self) -> jax.Array:
-        return abs(self.value())
+        return abs(self._as_operand())
 
     def __add__(self, other: Any) -> jax.Array:
-        return self.value() + _operand(other)
+        return self._as_operand() + _operand(other)
 
     def __radd__(self, other: Any) -> jax.Array:
-        return _operand(other) + self.value()
+        return _operand(other) + self._as_operand()
 
     def __sub__(self, other: Any) -> jax.Array:
-        return self.value() - _operand(other)
+        return self._as_operand() - _operand(other)
 
     def __rsub__(self, other: Any) -> jax.Array:
-        return _operand(other) - self.value()
+        return _operand(other) - self._as_operand()
 
     def __mul__(self, other: Any) -> jax.Array:
-        return self.value() * _operand(other)
+        return self._as_operand() * _operand(other)
 
     def __rmul__(self, other: Any) -> jax.Array:
-        return _operand(other) * self.value()
+        return _operand(other) * self._as_operand()
 
     def __truediv__(self, other: Any) -> jax.Array:
-        return self.value() / _operand(other)
+        return self._as_operand() / _operand(other)
 
     def __rtruediv__(self, other: Any) -> jax.Array:
-        return _operand(other) / self.value()
+        return _operand(other) / self._as_operand()
 
     def __floordiv__(self, other: Any) -> jax.Array:
-        return self.value() // _operand(other)
+        return self._as_operand() // _operand(other)
 
     def __rfloordiv__(self, other: Any) -> jax.Array:
-        return _operand(other) // self.value()
+        return _operand(other) // self._as_operand()
 
     def __mod__(self, other: Any) -> jax.Array:
-        return self.value() % _operand(other)
+        return self._as_operand() % _operand(other)
 
     def __rmod__(self, other: Any) -> jax.Array:
-        return _operand(other) % self.value()
+        return _operand(other) % self._as_operand()
 
     def __pow__(self, other: Any) -> jax.Array:
-        return self.value() ** _operand(other)
+        return self._as_operand() ** _operand(other)
 
     def __rpow__(self, other: Any) -> jax.Array:
-        return _operand(other) ** self.value()
+        return _operand(other) ** self._as_operand()
 
     def __matmul__(self, other: Any) -> jax.Array:
-        return self.value() @ _operand(other)
+        return self._as_operand() @ _operand(other)
 
     def __rmatmul__(self, other: Any) -> jax.Array:
-        return _operand(other) @ self.value()
+        return _operand(other) @ self._as_operand()
 
     def __invert__(self) -> jax.Array:
-        return ~self.value()
+        return ~self._as_operand()
 
     def __and__(self, other: Any) -> jax.Array:
-        return self.value() & _operand(other)
+        return self._as_operand() & _operand(other)
 
     def __rand__(self, other: Any) -> jax.Array:
-        return _operand(other) & self.value()
+        return _operand(other) & self._as_operand()
 
     def __or__(self, other: Any) -> jax.Array:
-        return self.value() | _operand(other)
+        return self._as_operand() | _operand(other)
 
     def __ror__(self, other: Any) -> jax.Array:
-        return _operand(other) | self.value()
+        return _operand(other) | self._as_operand()
 
     def __xor__(self, other: Any) -> jax.Array:
-        return self.value() ^ _operand(other)
+        return self._as_operand() ^ _operand(other)
 
     def __rxor__(self, other: Any) -> jax.Array:
-        return _operand(other) ^ self.value()
+        return _operand(other) ^ self._as_operand()
 
     def __lt__(self, other: Any) -> jax.Array:
-        return self.value() < _operand(other)
+        return self._as_operand() < _operand(other)
 
     def __le__(self, other: Any) -> jax.Array:
-        return self.value() <= _operand(other)
+        return self._as_operand() <= _operand(other)
 
     def __gt__(self, other: Any) -> jax.Array:
-        return self.value() > _operand(other)
+        return self._as_operand() > _operand(other)
 
     def __ge__(self, other: Any) -> jax.Array:
-        return self.value() >= _operand(other)
+        return self._as_operand() >= _operand(other)
 
     def __eq__(self, other: object) -> Any:
         """Compares with a number or array element by element, with other objects by identity."""
-        return self.value() == other if isinstance(other, _COMPARABLE) else self is other
+        return self._as_operand() == other if isinstance(other, _COMPARABLE) else self is other
 
     def __ne__(self, other: object) -> Any:
         """Compares with a number or array element by element, with other objects by identity."""
-        return self.value() != other if isinstance(other, _COMPARABLE) else self is not other
+        return self._as_operand() != other if isinstance(other, _COMPARABLE) else self is not other
 
     __hash__ = object.__hash__
 

@@ -120,4 +120,4 @@ class PerWorkerVariable(ArrayOperators, Sealed):
         )
 
 
-jax_internals.register_array_like(PerWorkerVariable, PerWorkerVariable.value)
+jax_internals.register_array_like(PerWorkerVariable, PerWorkerVariable.__jax_array__)

@@ -276,4 +276,4 @@ def _require_parts(variables: Any) -> None:
         )
 
 
-jax_internals.register_array_like(ShardedVariable, ShardedVariable.value)
+jax_internals.register_array_like(ShardedVariable, ShardedVariable.__jax_array__)

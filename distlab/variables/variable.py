@@ -609,7 +609,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
 
 # A variable is a leaf of a nest, as its value is, so that nests of both have one structure.
 for _class in (Variable, VariableCopy):
-    jax_internals.register_array_like(_class, _class.value)
+    jax_internals.register_array_like(_class, _class.__jax_array__)
 
 
 def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwargs: Any) -> Any:

@@ -199,6 +199,7 @@ with strategy.scope():
         synchronization=dl.VariableSynchronization.ON_READ,
         aggregation=dl.VariableAggregation.MEAN,
     )
+sharded = dl.ShardedVariable([dl.Variable(jnp.ones(2)), dl.Variable(jnp.ones(1))])
 value = strategy.run(step, args=(batch,))
 dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
 checkpoint = dl.train.Checkpoint(variable=variable)
@@ -224,6 +225,12 @@ verbs = {
     "values": lambda: strategy.experimental_distribute_values_from_function(lambda _: batch),
     "dataset": feed,
     "assign numbers": lambda: variable.assign_add([1.0, 2.0, 3.0]),
+    "operator": lambda: 1 + variable,
+    "index": lambda: variable[0],
+    "iterate": lambda: list(variable),
+    "method": lambda: variable.sum(),
+    "function of JAX": lambda: jnp.sum(variable),
+    "operator of a sharded variable": lambda: sharded * 2,
     "read copies": lambda: on_read.read_value(),
     "new variable": lambda: dl.Variable(lambda: jnp.arange(5.0) * 2),
     "update": lambda: strategy.extended.update(variable, lambda v: v.assign(np.ones(3))),
@@ -252,6 +259,20 @@ print(float(strategy.reduce("MEAN", strategy.run(step, args=(batch,)), axis=None
 
 def test_steps_in_a_forked_child_are_refused_with_the_remedy() -> None:
     assert finish(BEGIN + "further = {}" + FORKED) == (0, "400.0\n")
+
+
+def test_a_forked_child_reads_a_variable_as_numpy() -> None:
+    program = """
+import os, warnings
+warnings.simplefilter("ignore")
+variable = dl.Variable(jnp.arange(3.0))
+child = os.fork()
+if child == 0:
+    assert variable.tolist() == variable.numpy().tolist() == np.asarray(variable).tolist()
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert finish(BEGIN + program) == (0, "7\n")
 
 
 def test_a_forked_child_does_not_wait_for_a_function_in_the_parents_background() -> None:

@@ -210,6 +210,7 @@ class Mean(Metric):
     """
 
     def __init__(self, name: str = "mean") -> None:
+        in_flight.require_not_forked()
         with _of_the_library(), jax.ensure_compile_time_eval():
             average = _nnx().metrics.Average()
         super().__init__(average, name)
@@ -269,6 +270,7 @@ class Accuracy(Metric):
                 "with the highest logit is predicted."
             )
         level = self._threshold = None if threshold is None else float(threshold)
+        in_flight.require_not_forked()
         with _of_the_library(), jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(level)
         super().__init__(accuracy, name)

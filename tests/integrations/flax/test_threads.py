@@ -287,6 +287,8 @@ METRICS = """
 metric = dl.metrics.Mean()
 metric.update_state(jnp.ones(2))
 further = {
+    "new metric": lambda: dl.metrics.Mean(),
+    "new accuracy": lambda: dl.metrics.Accuracy(),
     "metric": lambda: metric.result(),
     "metric's update": lambda: metric.update_state(jnp.ones(2)),
     "metric's update with a number": lambda: metric.update_state(3.0),
