@@ -205,7 +205,16 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     def _accumulated(self, values: list[jax.Array]) -> jax.Array:
         assert self._accumulate is not None
-        total = as_array(self._accumulate(values), "accumulation_fn's result")
+        try:
+            result = self._accumulate(values)
+        except TypeError as error:
+            error.add_note(
+                "accumulation_fn receives one argument, the list of the replicas' arrays, as "
+                "tf.add_n does. For a function of two arrays write lambda values: "
+                "functools.reduce(fn, values)."
+            )
+            raise
+        total = as_array(result, "accumulation_fn's result")
         if total.shape != values[0].shape:
             raise ValueShapeError(
                 "accumulation_fn must return one array of the values' shape "
