@@ -32,31 +32,18 @@ def test_a_measured_test_passes_with_its_first_success(monkeypatch: pytest.Monke
     assert next(tries) == 4
 
 
-def test_a_measured_test_that_always_fails_fails_with_its_last_error(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("disturbed", "last"), [(0, 4), (3, 7)])
+def test_a_measured_test_fails_with_the_error_of_its_fourth_attempt_that_counts(
+    disturbed: int, last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "_used_seconds", lambda: 0.0)
     tries = itertools.count(1)
 
     @patience.measured
     def fails() -> None:
-        raise AssertionError(f"attempt {next(tries)}")
-
-    with pytest.raises(AssertionError, match="attempt 4"):
-        fails()
-
-
-def test_an_attempt_that_finds_itself_disturbed_does_not_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(patience, "_used_seconds", lambda: 0.0)
-    tries = itertools.count(1)
-
-    @patience.measured
-    def is_disturbed_three_times() -> None:
-        if (number := next(tries)) <= 3:
+        if (number := next(tries)) <= disturbed:
             raise patience.DisturbedError
         raise AssertionError(f"attempt {number}")
 
-    with pytest.raises(AssertionError, match="attempt 7"):
-        is_disturbed_three_times()
+    with pytest.raises(AssertionError, match=f"attempt {last}"):
+        fails()

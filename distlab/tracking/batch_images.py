@@ -42,14 +42,13 @@ class BatchImages:
         match event:
             case Preview() | Strategy():
                 self._batches.add([event])
-                return None
+            case Step():
+                return self.take()
             case Sharding():
                 done = self.take()
                 if self._chooses(event):
                     self._chosen = event
                 return done
-            case Step():
-                return self.take()
         return None
 
     def take(self) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:

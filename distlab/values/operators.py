@@ -68,15 +68,7 @@ class ArrayOperators:
         """Returns the array that operations apply to."""
 
     def __jax_array__(self) -> jax.Array:
-        """Converts this object for `jnp` functions.
-
-        Raises:
-          ContextError: This is a forked child.
-        """
-        return self._as_operand()
-
-    def _as_operand(self) -> jax.Array:
-        """Returns the value for an operation of JAX, which in a forked child would never end.
+        """Converts this object for operations of JAX, which in a forked child would never end.
 
         Raises:
           ContextError: This is a forked child.
@@ -108,7 +100,7 @@ class ArrayOperators:
         def __getattr__(self, name: str) -> Any:
             """Returns an attribute of the value that libraries use, such as `real` or `astype`."""
             if name in _OF_THE_VALUE:
-                return getattr(self.value() if name in _COPIED else self._as_operand(), name)
+                return getattr(self.value() if name in _COPIED else _operand(self), name)
             told = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _INSTEAD:
                 told += f", as tf.Variable has. Use {_INSTEAD[name]}."
@@ -128,10 +120,10 @@ class ArrayOperators:
             )
 
     def __getitem__(self, index: Any) -> jax.Array:
-        return self._as_operand()[index]
+        return _operand(self)[index]
 
     def __iter__(self) -> Iterator[jax.Array]:
-        return iter(self._as_operand())  # JAX clamps indices, so __getitem__ alone would never end
+        return iter(_operand(self))  # JAX clamps indices, so __getitem__ alone would never end
 
     def __format__(self, spec: str) -> str:
         """Formats the value by a format such as `.2f`; without one, shows this object."""
@@ -150,99 +142,99 @@ class ArrayOperators:
         return len(self.value())
 
     def __neg__(self) -> jax.Array:
-        return -self._as_operand()
+        return -_operand(self)
 
     def __abs__(self) -> jax.Array:
-        return abs(self._as_operand())
+        return abs(_operand(self))
 
     def __add__(self, other: Any) -> jax.Array:
-        return self._as_operand() + _operand(other)
+        return _operand(self) + _operand(other)
 
     def __radd__(self, other: Any) -> jax.Array:
-        return _operand(other) + self._as_operand()
+        return _operand(other) + _operand(self)
 
     def __sub__(self, other: Any) -> jax.Array:
-        return self._as_operand() - _operand(other)
+        return _operand(self) - _operand(other)
 
     def __rsub__(self, other: Any) -> jax.Array:
-        return _operand(other) - self._as_operand()
+        return _operand(other) - _operand(self)
 
     def __mul__(self, other: Any) -> jax.Array:
-        return self._as_operand() * _operand(other)
+        return _operand(self) * _operand(other)
 
     def __rmul__(self, other: Any) -> jax.Array:
-        return _operand(other) * self._as_operand()
+        return _operand(other) * _operand(self)
 
     def __truediv__(self, other: Any) -> jax.Array:
-        return self._as_operand() / _operand(other)
+        return _operand(self) / _operand(other)
 
     def __rtruediv__(self, other: Any) -> jax.Array:
-        return _operand(other) / self._as_operand()
+        return _operand(other) / _operand(self)
 
     def __floordiv__(self, other: Any) -> jax.Array:
-        return self._as_operand() // _operand(other)
+        return _operand(self) // _operand(other)
 
     def __rfloordiv__(self, other: Any) -> jax.Array:
-        return _operand(other) // self._as_operand()
+        return _operand(other) // _operand(self)
 
     def __mod__(self, other: Any) -> jax.Array:
-        return self._as_operand() % _operand(other)
+        return _operand(self) % _operand(other)
 
     def __rmod__(self, other: Any) -> jax.Array:
-        return _operand(other) % self._as_operand()
+        return _operand(other) % _operand(self)
 
     def __pow__(self, other: Any) -> jax.Array:
-        return self._as_operand() ** _operand(other)
+        return _operand(self) ** _operand(other)
 
     def __rpow__(self, other: Any) -> jax.Array:
-        return _operand(other) ** self._as_operand()
+        return _operand(other) ** _operand(self)
 
     def __matmul__(self, other: Any) -> jax.Array:
-        return self._as_operand() @ _operand(other)
+        return _operand(self) @ _operand(other)
 
     def __rmatmul__(self, other: Any) -> jax.Array:
-        return _operand(other) @ self._as_operand()
+        return _operand(other) @ _operand(self)
 
     def __invert__(self) -> jax.Array:
-        return ~self._as_operand()
+        return ~_operand(self)
 
     def __and__(self, other: Any) -> jax.Array:
-        return self._as_operand() & _operand(other)
+        return _operand(self) & _operand(other)
 
     def __rand__(self, other: Any) -> jax.Array:
-        return _operand(other) & self._as_operand()
+        return _operand(other) & _operand(self)
 
     def __or__(self, other: Any) -> jax.Array:
-        return self._as_operand() | _operand(other)
+        return _operand(self) | _operand(other)
 
     def __ror__(self, other: Any) -> jax.Array:
-        return _operand(other) | self._as_operand()
+        return _operand(other) | _operand(self)
 
     def __xor__(self, other: Any) -> jax.Array:
-        return self._as_operand() ^ _operand(other)
+        return _operand(self) ^ _operand(other)
 
     def __rxor__(self, other: Any) -> jax.Array:
-        return _operand(other) ^ self._as_operand()
+        return _operand(other) ^ _operand(self)
 
     def __lt__(self, other: Any) -> jax.Array:
-        return self._as_operand() < _operand(other)
+        return _operand(self) < _operand(other)
 
     def __le__(self, other: Any) -> jax.Array:
-        return self._as_operand() <= _operand(other)
+        return _operand(self) <= _operand(other)
 
     def __gt__(self, other: Any) -> jax.Array:
-        return self._as_operand() > _operand(other)
+        return _operand(self) > _operand(other)
 
     def __ge__(self, other: Any) -> jax.Array:
-        return self._as_operand() >= _operand(other)
+        return _operand(self) >= _operand(other)
 
     def __eq__(self, other: object) -> Any:
         """Compares with a number or array element by element, with other objects by identity."""
-        return self._as_operand() == other if isinstance(other, _COMPARABLE) else self is other
+        return _operand(self) == other if isinstance(other, _COMPARABLE) else self is other
 
     def __ne__(self, other: object) -> Any:
         """Compares with a number or array element by element, with other objects by identity."""
-        return self._as_operand() != other if isinstance(other, _COMPARABLE) else self is not other
+        return _operand(self) != other if isinstance(other, _COMPARABLE) else self is not other
 
     __hash__ = object.__hash__
 
@@ -265,4 +257,4 @@ _COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array
 
 
 def _operand(value: Any) -> Any:
-    return value.value() if isinstance(value, ArrayOperators) else value
+    return value.__jax_array__() if isinstance(value, ArrayOperators) else value

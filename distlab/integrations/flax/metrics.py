@@ -210,7 +210,6 @@ class Mean(Metric):
     """
 
     def __init__(self, name: str = "mean") -> None:
-        in_flight.require_not_forked()
         with _of_the_library(), jax.ensure_compile_time_eval():
             average = _nnx().metrics.Average()
         super().__init__(average, name)
@@ -270,7 +269,6 @@ class Accuracy(Metric):
                 "with the highest logit is predicted."
             )
         level = self._threshold = None if threshold is None else float(threshold)
-        in_flight.require_not_forked()
         with _of_the_library(), jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(level)
         super().__init__(accuracy, name)
@@ -334,7 +332,12 @@ class Accuracy(Metric):
 
 @contextmanager
 def _of_the_library() -> Iterator[None]:
-    """Computes with NNX's own numbers, which the program's guards and rules do not mean."""
+    """Computes with NNX's own numbers, which the program's guards and rules do not mean.
+
+    Raises:
+      ContextError: This is a forked child.
+    """
+    in_flight.require_not_forked()
     with jax_internals.placing(), jax.numpy_dtype_promotion("standard"):
         yield
 
