@@ -36,7 +36,7 @@ from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Floats
+from distlab.folds.arrays import Floats, Ints
 
 CAUSE: Final = "slow_replica"
 
@@ -297,17 +297,26 @@ def _told(
             share=excess / whole,
             saves_s=_saved_seconds(columns, profile, excess),
             time_ns=capture.time_ns,
-            source=_function_line(columns, capture),
+            source=_function_line(columns, _profiled_programs(columns, capture)),
         )
     ]
 
 
-def _function_line(columns: EvidenceColumns, capture: Capture) -> str:
-    """Returns the line of the function that the strategy ran most in a profile, or just before."""
+def _profiled_programs(columns: EvidenceColumns, capture: Capture) -> Ints:
+    """Returns the programs of the steps that were called in a profile, or just before."""
     steps = columns["steps"]
     called = (steps["strategy"] == capture.strategy) & (steps["time_ns"] <= capture.time_ns)
     inside = called & (steps["time_ns"] >= capture.start_ns)
-    programs = steps["program"][inside if inside.any() else called][-max(capture.steps, 1) :]
+    return steps["program"][inside if inside.any() else called][-max(capture.steps, 1) :]
+
+
+def _function_line(columns: EvidenceColumns, programs: Ints) -> str:
+    """Returns the line of the function that most steps ran.
+
+    Args:
+      columns: The evidence.
+      programs: The program of each step.
+    """
     line_of = {one.program: one.source for one in columns["compiles"]}
     lines = [line_of.get(program, "") for program in programs.tolist()]
     return line_of_most(lines, [1.0] * len(lines))
@@ -455,5 +464,6 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
             share=float(gap / length),
             saves_s=float(gap) / 1e9,
             steps=numbers,
+            source=_function_line(columns, steps["program"][np.isin(steps["step"], numbers)]),
         )
     ]
