@@ -128,6 +128,21 @@ def explain_methods(error: Exception) -> None:
         )
 
 
+def explain_inner_traces(error: Exception) -> None:
+    """Adds to Flax's error for an NNX object that is changed in an inner trace what carries it.
+
+    Args:
+      error: What the function raised.
+    """
+    if type(error).__name__ == "TraceContextError" and type(error).__module__.startswith("flax."):
+        error.add_note(
+            "A flax.nnx object is changed in a function that JAX traces by itself, as the body of "
+            "dl.scan or jax.lax.scan. Write nnx.scan, nnx.grad or nnx.jit, which take the object "
+            "as an argument; or carry its state: graph, state = nnx.split(model) before, "
+            "nnx.merge(graph, state) in the body, nnx.update(model, state) after."
+        )
+
+
 def _accepts(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Returns whether a function has parameters for arguments, where it tells them."""
     try:

@@ -18,7 +18,11 @@ from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.captured_state import captured_state, with_noted
-from distlab.step.explained import explain_methods, explain_parts_of_batch
+from distlab.step.explained import (
+    explain_inner_traces,
+    explain_methods,
+    explain_parts_of_batch,
+)
 from distlab.step.program_inputs import ProgramInputs, merged
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.reentry import Dispatching
@@ -97,6 +101,8 @@ class Program:
             explain_methods(error)
             if self.captured is not None:
                 self.captured.explain(error)
+            else:
+                explain_inner_traces(error)
             raise
         guarded.require_unchanged()
         self.captured = with_noted(self.captured, self.function, list(read.values()))

@@ -329,6 +329,7 @@ def large_reduce(replicas: int, verb: str, megabytes: int) -> Program:
 
         for _number in range(12):
             x = strategy.run(step, (x,))
+            jax.block_until_ready(x)  # else the call may return before the devices combine
             if verb == "reduce":
                 jax.block_until_ready(strategy.reduce("SUM", x, axis=None))
             else:

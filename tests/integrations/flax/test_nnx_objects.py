@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import flax.errors
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -369,3 +370,66 @@ def test_an_iterator_is_refused_in_distlab_s_words_beside_objects(
     args = [made()[0]] * beside_model
     with pytest.raises(ArgumentTypeError, match="is a list_iterator, from which"):
         strategy.run(lambda *given: next(given[-1]), args=(*args, iter([DATA])))
+
+
+class Counter(nnx.Module):
+    def __init__(self) -> None:
+        self.calls = nnx.Variable(jnp.zeros(()))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.calls[...] = self.calls[...] + 1
+        return x.sum()
+
+
+@pytest.mark.parametrize("scan", [dl.scan, jax.lax.scan])
+def test_a_model_that_a_scan_changes_from_outside_is_told_how_its_state_is_carried(
+    strategy: dl.Strategy, scan: Callable[..., Any]
+) -> None:
+    model = Counter()
+
+    def step(model: Counter, rows: jax.Array) -> Any:
+        return scan(lambda total, row: (total + model(row), None), jnp.zeros(()), rows)[0]
+
+    with pytest.raises(flax.errors.TraceContextError) as raised:
+        strategy.run(step, args=(model, jnp.ones((3, 4))))
+    assert any("nnx.scan" in note and "nnx.split(model)" in note for note in raised.value.__notes__)
+    assert model.calls[...] == 0
+
+
+@pytest.mark.parametrize("scan", [dl.scan, jax.lax.scan])
+def test_a_scan_that_carries_a_models_state_changes_the_model(
+    strategy: dl.Strategy, scan: Callable[..., Any]
+) -> None:
+    model = Counter()
+
+    def step(model: Counter, rows: jax.Array) -> Any:
+        graph, state = nnx.split(model)
+
+        def body(carry: Any, row: jax.Array) -> Any:
+            total, state = carry
+            inner = nnx.merge(graph, state)
+            return (total + inner(row), nnx.state(inner)), None
+
+        (total, state), _ = scan(body, (jnp.zeros(()), state), rows)
+        nnx.update(model, state)
+        return total
+
+    totals = strategy.run(step, args=(model, jnp.ones((3, 4))))
+    assert [float(one) for one in strategy.experimental_local_results(totals)] == [12] * REPLICAS
+    assert model.calls[...] == 3
+
+
+def test_a_model_in_the_carry_of_nnx_scan_is_changed(strategy: dl.Strategy) -> None:
+    model = Counter()
+
+    def step(model: Counter, rows: jax.Array) -> Any:
+        def body(carry: Any, row: jax.Array) -> Any:
+            model, total = carry
+            return model, total + model(row)
+
+        scanned = nnx.scan(body, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        return scanned((model, jnp.zeros(())), rows)[1]
+
+    totals = strategy.run(step, args=(model, jnp.ones((3, 4))))
+    assert [float(one) for one in strategy.experimental_local_results(totals)] == [12] * REPLICAS
+    assert model.calls[...] == 3
