@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from distlab.data._plan import (
     Reading,
 )
 from distlab.data._seeded import Draws, Seeded
-from distlab.data._spec import common_spec
+from distlab.data._spec import common_spec, require_one_dtype
 from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
 
@@ -32,6 +32,9 @@ class Directed(Node):
       stop_on_empty: Whether to end when a part that is chosen has ended; otherwise
         that choice is skipped, and the end is that of the last part.
     """
+
+    VERB: ClassVar[str]
+    """The method of `Dataset`, for messages."""
 
     parts: tuple[Node, ...]
     stop_on_empty: bool
@@ -50,6 +53,17 @@ class Directed(Node):
         """The most specific specs that all parts satisfy."""
         return functools.reduce(common_spec, (part.spec for part in self.parts))
 
+    def require_one_dtype(self) -> None:
+        """Checks the parts whose elements are known before they are read.
+
+        Raises:
+          StructureError: Their structures differ.
+          ValueShapeError: The dtypes of a component differ.
+        """
+        first, *others = [part for part in self.parts if part.exact] or self.parts[:1]
+        for other in others:
+            require_one_dtype(self.VERB, first.spec, other.spec)
+
     @property
     def cardinality(self) -> int:
         """Infinite if choices never come to an end, else unknown."""
@@ -66,6 +80,7 @@ class Sampled(Directed, Seeded):
       weights: The probability of each part.
     """
 
+    VERB = "sample_from_datasets"
     weights: tuple[float, ...]
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
@@ -79,7 +94,7 @@ class Sampled(Directed, Seeded):
             return np.minimum(np.searchsorted(bounds, points, side="right"), last)
 
         streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(streams, lambda: _DrawnChoices(Draws(draw)), self.stop_on_empty)
+        return _DirectedStream(self, streams, lambda: _DrawnChoices(Draws(draw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +105,7 @@ class SampledBy(Directed, Seeded):
       weights: A node whose elements are the weights of the parts.
     """
 
+    VERB = "sample_from_datasets"
     weights: Node
 
     @property
@@ -118,7 +134,7 @@ class SampledBy(Directed, Seeded):
             return _ReadChoices(iter(weights), lambda value: self._choice(value, points), points)
 
         streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(streams, choices, self.stop_on_empty)
+        return _DirectedStream(self, streams, choices)
 
     def _points(self, reading: Reading, chunk: int, count: int) -> Any:
         return self.generator(reading, chunk).random(count)
@@ -138,6 +154,7 @@ class Chosen(Directed):
       choice: A node whose elements are numbers of parts.
     """
 
+    VERB = "choose_from_datasets"
     choice: Node
 
     @property
@@ -160,9 +177,7 @@ class Chosen(Directed):
         """Opens the chosen elements."""
         choice = open_input(self.choice, reading)
         streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(
-            streams, lambda: _ReadChoices(iter(choice), self._number), self.stop_on_empty
-        )
+        return _DirectedStream(self, streams, lambda: _ReadChoices(iter(choice), self._number))
 
     def _number(self, value: Any) -> int:
         array = np.asarray(value)
@@ -257,21 +272,23 @@ class _ReadChoices:
 
 class _DirectedStream(Stream):
     def __init__(
-        self, parts: list[Stream], make_choices: Callable[[], Choices], stop_on_empty: bool
+        self, node: Directed, parts: list[Stream], make_choices: Callable[[], Choices]
     ) -> None:
         super().__init__(parts)
-        self._make_choices, self._stop_on_empty = make_choices, stop_on_empty
+        self._node, self._make_choices = node, make_choices
 
     def __iter__(self) -> Reader:
         readers = [iter(part) for part in self._parents]
-        return _DirectedReader(readers, self._make_choices(), self._stop_on_empty)
+        return _DirectedReader(self._node, readers, self._make_choices())
 
 
 class _DirectedReader(Reader):
-    def __init__(self, parts: list[Reader], choices: Choices, stop_on_empty: bool) -> None:
+    def __init__(self, node: Directed, parts: list[Reader], choices: Choices) -> None:
         super().__init__(parts)
-        self._choices, self._stop_on_empty = choices, stop_on_empty
+        self._choices, self._stop_on_empty, self._verb = choices, node.stop_on_empty, node.VERB
         self._open = [True] * len(parts)
+        self._first: Element | None = None
+        self._not_compared = set(range(len(parts)))
 
     def __next__(self) -> Element:
         while any(self._open):
@@ -280,11 +297,20 @@ class _DirectedReader(Reader):
                 continue
             element: Element | None = next(self._parents[number], None)
             if element is not None:
+                if number in self._not_compared:
+                    self._compare(number, element)
                 return element._replace(indices=None)
             self._open[number] = False
             if self._stop_on_empty:
                 self._open = [False] * len(self._open)
         raise StopIteration
+
+    def _compare(self, number: int, element: Element) -> None:
+        """Checks the first element of a part: specs may not have been known before."""
+        if self._first is None:
+            self._first = element
+        require_one_dtype(self._verb, self._first.value, element.value)
+        self._not_compared.remove(number)
 
     def get_state(self) -> State:
         return {

@@ -71,7 +71,7 @@ class MixVerbs(Planned[DatasetT]):
         """Takes each element from one of several datasets, chosen at random.
 
         Args:
-          datasets: Datasets of elements with one structure.
+          datasets: Datasets of elements with one structure and the same dtypes.
           weights: The probability of each dataset, not necessarily with the sum 1; or a
             dataset of such lists, one for each choice. None means equal ones. Datasets
             of weight 0 are left out.
@@ -91,6 +91,9 @@ class MixVerbs(Planned[DatasetT]):
           ArgumentTypeError: A member of `datasets` is not a `Dataset`.
           InvalidArgumentError: There is no dataset, or the weights are not one
             non-negative number for each, one of them positive.
+          StructureError: The structures of elements differ; raised during iteration where the
+            elements are not known before.
+          ValueShapeError: Their dtypes differ; raised likewise.
 
         Example:
           >>> import distlab as dl
@@ -110,6 +113,7 @@ class MixVerbs(Planned[DatasetT]):
         number = seed_of(verb, seed)
         if isinstance(weights, Planned):
             varying = SampledBy(plans, stop, weights.plan, seed=number, reshuffle=again)
+            varying.require_one_dtype()
             return cls.from_plan(varying, options)
         given = [1.0] * len(parts) if weights is None else weights
         checked = checked_weights(given, len(parts))
@@ -118,7 +122,9 @@ class MixVerbs(Planned[DatasetT]):
         if len(plans) == 1:
             return cls.from_plan(plans[0], options)
         shares = tuple(checked[chosen].tolist())
-        return cls.from_plan(Sampled(plans, stop, shares, seed=number, reshuffle=again), options)
+        sampled = Sampled(plans, stop, shares, seed=number, reshuffle=again)
+        sampled.require_one_dtype()
+        return cls.from_plan(sampled, options)
 
     @classmethod
     def choose_from_datasets(
@@ -131,7 +137,7 @@ class MixVerbs(Planned[DatasetT]):
         """Takes each element from the dataset that another dataset names by its number.
 
         Args:
-          datasets: Datasets of elements with one structure.
+          datasets: Datasets of elements with one structure and the same dtypes.
           choice_dataset: A dataset of integers from 0 to `len(datasets) - 1`.
           stop_on_empty_dataset: Whether to end when a dataset that is chosen has ended.
             Otherwise such choices are skipped.
@@ -144,6 +150,9 @@ class MixVerbs(Planned[DatasetT]):
           ArgumentTypeError: An argument is not a `Dataset`.
           InvalidArgumentError: There is no dataset. During iteration, a choice is not
             the number of a dataset.
+          StructureError: The structures of elements differ; raised during iteration where the
+            elements are not known before.
+          ValueShapeError: Their dtypes differ; raised likewise.
 
         Example:
           >>> import distlab as dl
@@ -158,6 +167,7 @@ class MixVerbs(Planned[DatasetT]):
         plans = tuple(part.plan for part in parts)
         stop = truth("choose_from_datasets", "stop_on_empty_dataset", stop_on_empty_dataset)
         plan = Chosen(plans, stop, choice.plan)
+        plan.require_one_dtype()
         return cls.from_plan(plan, _merged_options(parts))
 
 

@@ -209,7 +209,13 @@ def common_spec(first: Any, second: Any) -> Any:
     Raises:
       StructureError: The structures differ.
     """
-    return map_nest(_common_leaf, first, second)
+
+    def common(one: Any, other: Any) -> TensorSpec | DatasetSpec:
+        if not is_leaf(other):
+            refuse_structures(first, second)
+        return _common_leaf(one, other)
+
+    return map_nest(common, first, second)
 
 
 def zeros(nest: Any) -> Any:

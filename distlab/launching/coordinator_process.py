@@ -2,6 +2,9 @@
 
 A worker that hosts the service takes all others with it: JAX aborts them within 0.1 s. With the
 service here every worker may be lost, and the others go on in Python.
+
+Workers connect by `devices.jax_internals.connect`. This process imports jaxlib alone: with JAX it
+would start 0.8 s later and hold half as much memory again.
 """
 
 from __future__ import annotations

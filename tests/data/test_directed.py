@@ -17,7 +17,7 @@ from distlab.data import (
     Dataset,
     Options,
 )
-from distlab.errors import ArgumentTypeError, InvalidArgumentError, ValueShapeError
+from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError, ValueShapeError
 from tests.data import models
 from tests.data.models import lists
 
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_choices() -> None:
 
 
 def test_a_sample_ends_with_the_first_empty_dataset_where_that_is_wanted() -> None:
-    parts = [Dataset.from_tensors(0).repeat(), Dataset.range(1, 4)]
+    parts = [Dataset.from_tensors(np.int64(0)).repeat(), Dataset.range(1, 4)]
     stopped = lists(Dataset.sample_from_datasets(parts, seed=1, stop_on_empty_dataset=True))
     assert [x for x in stopped if x] == [1, 2, 3]
 
@@ -126,7 +126,53 @@ def test_specs_and_options_are_those_of_all_parts() -> None:
     assert mixed.element_spec.shape == (None,)
     assert mixed.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.OFF
     with pytest.raises(ValueShapeError, match="one dtype and rank"):
-        _ = Dataset.choose_from_datasets([a, Dataset.range(2)], Dataset.range(2)).element_spec
+        _ = Dataset.choose_from_datasets([a, a.batch(2)], Dataset.range(2)).element_spec
+
+
+def mixes(verb: str, *parts: Dataset) -> Dataset:
+    if verb == "choose_from_datasets":
+        return Dataset.choose_from_datasets(parts, Dataset.range(len(parts)).repeat(9))
+    one_each = [[float(row == part) for part in range(len(parts))] for row in range(len(parts))]
+    weights = Dataset.from_tensor_slices(one_each).repeat(9) if verb.endswith("weights") else None
+    return Dataset.sample_from_datasets(parts, weights, seed=1)
+
+
+VERBS = ["sample_from_datasets", "sample_from_datasets of weights", "choose_from_datasets"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_datasets_of_other_dtypes_or_structures_are_refused_at_the_call(verb: str) -> None:
+    numbers = Dataset.from_tensor_slices(np.arange(4))
+    method = verb.removesuffix(" of weights")
+    with pytest.raises(ValueShapeError, match=f"{method} needs datasets of one dtype"):
+        mixes(verb, numbers, Dataset.from_tensor_slices(np.zeros(4, np.float32)))
+    with pytest.raises(StructureError, match=r"got \* and \(\*, \*\)"):
+        mixes(verb, numbers, Dataset.zip(numbers, numbers))
+    with pytest.raises(StructureError, match=r"got \(\*, \*\) and \*"):
+        mixes(verb, Dataset.zip(numbers, numbers), numbers)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_datasets_that_turn_out_to_have_other_dtypes_are_refused_when_read(verb: str) -> None:
+    """What `map` returns is known of the first element alone."""
+    numbers = Dataset.range(4)
+    halves = numbers.map(lambda n: np.float32(n) / 2)
+    mixed = mixes(verb, numbers, numbers, halves)
+    read: list[Any] = []
+    with pytest.raises(ValueShapeError, match=r"got (int64 and then float32|float32 and then int)"):
+        read.extend(mixed)
+    assert len({element.dtype for element in read}) == 1
+    assert len(list(mixes(verb, halves, halves))) == 8
+
+
+def test_a_mix_that_goes_on_from_a_position_has_the_elements_that_were_left() -> None:
+    parts = [Dataset.range(4).map(lambda n, at=at: n + at) for at in (0, 10, 20)]
+    mixed = mixes("sample_from_datasets", *parts)
+    reading = iter(mixed)
+    begun = [int(next(reading)) for _ in range(5)]
+    again = iter(mixed)
+    again.restore(reading.state())
+    assert begun + [int(one) for one in again] == [int(one) for one in mixed]
 
 
 @pytest.mark.parametrize(
