@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ _MOST_EXAMPLES: Final = 64
 _CELL: Final = 8
 """Pixels of a number's side."""
 
+Drawn: TypeAlias = tuple[Sharding, dict[str, npt.NDArray[np.uint8]]]
+"""A batch, and a picture for each replica with examples."""
+
 
 class BatchImages:
     """Chooses batches, and draws each when its previews have come.
@@ -31,35 +34,59 @@ class BatchImages:
         self._next_ns = 0
         self._datasets: set[int] = set()
         self._all_full: set[int] = set()
-        self._chosen: Sharding | None = None
+        self._waiting: dict[int, Sharding] = {}
+        self._without: set[int] = set()
 
-    def add(self, event: Event) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
-        """Adds an event; returns the batch that was complete before it, with its pictures.
+    def add(self, event: Event) -> list[Drawn]:
+        """Adds an event; returns the batches that it completes, with their pictures.
 
-        A batch's previews come before its step and the next batch. Between them there may be what
-        other threads tell of the machine.
+        A batch's previews come before its step and its dataset's next batch. Between them other
+        threads may take steps, read other datasets and tell of the machine.
         """
         match event:
-            case Preview() | Strategy():
+            case Strategy():
                 self._batches.add([event])
+            case Preview():
+                self._batches.add([event])
+                self._without.discard(event.dataset)
             case Step():
-                return self.take()
+                return [
+                    drawn
+                    for dataset in list(self._waiting)
+                    if dataset not in self._without
+                    for drawn in self._drawn(dataset)
+                ]
             case Sharding():
-                done = self.take()
+                done = self._take(event.dataset)
                 if self._chooses(event):
-                    self._chosen = event
+                    if len(self._waiting) == _MOST_DATASETS:
+                        done += self._take(next(iter(self._waiting)))
+                    self._waiting[event.dataset] = event
                 return done
-        return None
+        return []
 
-    def take(self) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
-        """Returns the batch that waits for its previews, with the pictures that it has."""
-        chosen, self._chosen = self._chosen, None
-        if chosen is None:
-            return None
-        self._batches.add([chosen])
+    def take(self) -> list[Drawn]:
+        """Returns the batches that wait for previews, with the pictures that they have."""
+        return [drawn for dataset in list(self._waiting) for drawn in self._take(dataset)]
+
+    def _take(self, dataset: int) -> list[Drawn]:
+        """Returns a dataset's batch, if one waits and has pictures; none waits afterwards."""
+        drawn = self._drawn(dataset) if dataset in self._waiting else []
+        self._waiting.pop(dataset, None)
+        self._without.discard(dataset)
+        return drawn
+
+    def _drawn(self, dataset: int) -> list[Drawn]:
+        """Returns a dataset's batch that waits, if it has pictures; it waits on if it has none."""
+        batch = self._waiting[dataset]
+        self._batches.add([batch])
         detail = self._batches.detail()
         images = {} if detail is None else _images(detail)
-        return (chosen, images) if images else None
+        if not images:
+            self._without.add(dataset)
+            return []
+        del self._waiting[dataset]
+        return [(batch, images)]
 
     def _chooses(self, event: Sharding) -> bool:
         dataset = event.dataset

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from distlab.events import (
     Advice,
@@ -16,12 +14,11 @@ from distlab.events import (
     Metric,
     Run,
     RunEnd,
-    Sharding,
     Step,
     Strategy,
     Unknown,
 )
-from distlab.tracking.batch_images import BatchImages
+from distlab.tracking.batch_images import BatchImages, Drawn
 from distlab.tracking.figures import Figures
 from distlab.tracking.logger import Logger, RunFacts
 
@@ -44,14 +41,14 @@ class Relay:
         self._newest_ns = 0
         self._figures = Figures()
         self._images = BatchImages()
-        self._drawn: tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None = None
+        self._drawn: Drawn | None = None
 
     def add(self, event: Event | Unknown) -> None:
         """Passes on what an event tells."""
         if isinstance(event, Unknown):
             return
         self._newest_ns = max(self._newest_ns, event.time_ns)
-        self._take_batch(self._images.add(event))
+        self._take_batches(self._images.add(event))
         if self._figures.due(event.time_ns):
             self._log_figures(event.time_ns)
         self._figures.add(event)
@@ -80,7 +77,7 @@ class Relay:
         Args:
           end: The run's end; None where it has none.
         """
-        self._take_batch(self._images.take())
+        self._take_batches(self._images.take())
         self._log_batch(self._last_step + 1)
         self._log_figures(self._newest_ns)
         self._begin()
@@ -121,9 +118,9 @@ class Relay:
             self._begin()
             self._logger.log_scalars(max(self._last_step, 0), values, self._wall_ns(time_ns))
 
-    def _take_batch(self, batch: tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None) -> None:
+    def _take_batches(self, batches: Sequence[Drawn]) -> None:
         """Keeps a batch until the step that it is for tells its number."""
-        if batch is not None:
+        for batch in batches:
             self._log_batch(self._last_step + 1)
             self._drawn = batch
 

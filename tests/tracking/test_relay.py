@@ -207,6 +207,26 @@ def test_what_other_threads_tell_between_a_batch_and_its_previews_costs_no_pictu
     assert images["distlab/batch/replica 1"] == [[8, 9], [10, 11]]
 
 
+def test_a_step_and_a_dataset_of_another_thread_cost_no_picture() -> None:
+    pictures = np.arange(2 * 4, dtype=np.uint8).reshape(2, 2, 2)
+    between = [
+        *(sharding([1, 1], 2), step(4, 2), sharding([1, 1], 2, dataset=1), step(5, 2)),
+        *(preview(pictures), step(6, 3), preview(pictures + 8, dataset=1), step(7, 3)),
+    ]
+    first, second = told(between).of("images")
+    assert first[0] == 6
+    assert first[1]["distlab/batch/replica 1"] == [[4, 5], [6, 7]]
+    assert second[0] == 7
+    assert second[1]["distlab/batch/replica 0"] == [[8, 9], [10, 11]]
+
+
+def test_of_batches_that_wait_for_previews_eight_are_kept() -> None:
+    picture = np.zeros((2, 2, 2), np.uint8)
+    never = [sharding([1, 1], 20 * dataset, dataset=dataset) for dataset in range(20)]
+    late: list[Event] = [preview(picture, dataset=dataset) for dataset in range(20)]
+    assert len(told([*never, *late]).of("images")) == 8
+
+
 def test_numbers_are_rows_of_greys() -> None:
     rows = np.array([[0.0, 1.0], [2.0, 4.0]], np.float32)
     ((_, images),) = told([sharding([1, 1], 2), preview(rows)]).of("images")
