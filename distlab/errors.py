@@ -260,5 +260,12 @@ class DrawnOnceWarning(UserWarning):
     """A function draws random numbers of NumPy or Python, which it does once, as it is compiled."""
 
 
+class GradientWarning(UserWarning):
+    """A variable is read in a function that JAX differentiates by the variable's value.
+
+    JAX differentiates by a function's arguments alone, unlike TensorFlow's tape.
+    """
+
+
 class CapturedStateWarning(UserWarning):
     """A function that runs in another process changes a copy of what it refers to."""

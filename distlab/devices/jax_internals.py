@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
 from typing import Any, Final, cast
 
 import jax
 import jax.extend.backend
 import numpy as np
+from jax._src import api as _api
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import distributed as _distributed
@@ -23,6 +26,7 @@ from jax._src import util as _util
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
+from jax._src.interpreters import ad as _ad
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
@@ -52,6 +56,13 @@ COLLECTIVES: Final = (
 
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """How the names of settings begin that other threads choose for themselves, or must not have."""
+
+_DIFFERENTIATING: Final = (_ad.JVPTrace, _ad.LinearizeTrace)
+_DIFFERENTIATED: Final = {
+    **dict.fromkeys(("value_and_grad_f", "jacfun"), "dyn_args"),
+    **dict.fromkeys(("vjp", "_vjp", "jvp", "_jvp", "linearize"), "primals"),
+}
+"""The functions of JAX that differentiate, and what they call the arrays by which they do."""
 
 _taking_apart: Final = threading.RLock()
 
@@ -275,6 +286,27 @@ def outside_of_traces() -> Iterator[None]:
 def being_transformed() -> bool:
     """Returns whether a JAX transformation (jit, grad, vmap, scan) is active in this thread."""
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
+
+
+def differentiated() -> list[Any]:
+    """Returns the arrays by which JAX differentiates the caller in this thread.
+
+    They are what was passed to `jax.grad`, `vjp`, `jvp` and the like, which keep them in their
+    frames alone. There are none where nothing is differentiated.
+    """
+    trace: Any = _core.trace_ctx.trace
+    while trace is not None and not isinstance(trace, _DIFFERENTIATING):
+        trace = getattr(trace, "parent_trace", None)
+    if trace is None:
+        return []
+    found: list[Any] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        held_as = _DIFFERENTIATED.get(frame.f_code.co_name)
+        if held_as and frame.f_code.co_filename == _api.__file__:
+            found += jax.tree.leaves(frame.f_locals.get(held_as))
+        frame = frame.f_back
+    return found
 
 
 def mapped_axes() -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
+from distlab.variables.gradients import warn_of_constant
 from distlab.variables.kinds import (
     VariableAggregation,
     VariableSynchronization,
@@ -242,12 +243,20 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             present value in; or the copies are ON_READ and another strategy's replicas read.
           ValueShapeError: The copies are ON_READ and their aggregation is NONE.
 
+        Warns:
+          GradientWarning: The read is inside a function that JAX differentiates by this value.
+
         Example:
           >>> import distlab as dl
           >>> v = dl.Variable([1.0, 2.0])
           >>> v.value().tolist()
           [1.0, 2.0]
         """
+        value = self._value()
+        warn_of_constant(self.name, self, value)
+        return value
+
+    def _value(self) -> jax.Array:
         frame = frames.current()
         if frame is not None:
             if self.on_read:

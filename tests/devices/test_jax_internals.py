@@ -104,6 +104,33 @@ def test_traces_differ_inside_and_outside_of_transformations() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda f, x: jax.grad(f)(x),
+        lambda f, x: jax.value_and_grad(f)({"x": x}),
+        jax.vjp,
+        lambda f, x: jax.jvp(f, (x,), (x,)),
+        jax.linearize,
+        lambda f, x: jax.jacfwd(f)(x),
+        lambda f, x: jax.jacrev(f)(x),
+        lambda f, x: jax.jit(jax.grad(jax.jit(f)))(x),
+    ],
+)
+def test_the_arguments_by_which_jax_differentiates_are_known(differentiate: Any) -> None:
+    x, seen = jnp.ones(2), []
+
+    def f(_: Any) -> Any:
+        seen.append(jax_internals.differentiated())
+        return jnp.float32(1)
+
+    differentiate(f, x)
+    assert {one is x or isinstance(one, jax.core.Tracer) for one in seen[0]} == {True}
+    assert jax_internals.differentiated() == []
+    jax.jit(jax.vmap(f))(x)
+    assert seen[-1] == []
+
+
 def test_pieces_are_the_shards_in_the_order_of_the_devices() -> None:
     array = jax.device_put(np.arange(6.0).reshape(3, 2), _rows())
     pieces = jax_internals.pieces(array)
