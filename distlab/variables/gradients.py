@@ -6,7 +6,8 @@ what the function reads of a variable is a constant to it.
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import Any, Final
 
 import jax
 
@@ -14,38 +15,45 @@ from distlab.devices import jax_internals
 from distlab.errors import GradientWarning
 from distlab.user_code import warn
 
+_read: Final[dict[int, tuple[weakref.ref[jax.Array], weakref.ref[Any]]]] = {}
+"""By the number of an array in memory: the array, and the variable of which it was read last.
 
-def warn_of_constant(name: str, variable: object, value: jax.Array) -> None:
+Reads may return several arrays of one variable, and one array of several variables that were
+assigned from each other.
+"""
+
+
+def warn_of_constant(variable: Any, value: jax.Array) -> None:
     """Warns where a variable is read in a function that is differentiated by its value.
 
     Args:
-      name: The variable's name.
       variable: The variable.
-      value: What was read.
+      value: What was read of it.
 
     Warns:
-      GradientWarning: The value, or the variable, is an argument of `jax.grad` or the like.
+      GradientWarning: What was read of it, or itself, is an argument of `jax.grad` or the like.
     """
-    if not jax_internals.being_transformed():
+    arguments = jax_internals.differentiated()
+    if not any(one is variable or _is_of(one, variable) for one in arguments):
+        _note(variable, value)
         return
-    if any(one is variable or _is_same(one, value) for one in jax_internals.differentiated()):
-        warn(
-            f"{name} is read in a function that JAX differentiates by the value of {name}. The "
-            "gradient leaves that read out: it is 0 where the function does not use its argument. "
-            f"Compute with the argument in place of {name}. Where a constant is meant, read it "
-            "before jax.grad.",
-            GradientWarning,
-        )
+    name = variable.name
+    warn(
+        f"{name} is read in a function that JAX differentiates by the value of {name}. The "
+        "gradient leaves that read out: it is 0 where the function does not use its argument. "
+        f"Compute with the argument in place of {name}. Where a constant is meant, read it "
+        "before jax.grad.",
+        GradientWarning,
+    )
 
 
-def _is_same(one: Any, value: jax.Array) -> bool:
-    """Whether two arrays are one: copies that are read twice may be two objects of one buffer."""
-    if one is value:
-        return True
-    if not isinstance(one, jax_internals.ConcreteArray):
-        return False
-    return isinstance(value, jax_internals.ConcreteArray) and _buffer(one) == _buffer(value)
+def _note(variable: Any, value: jax.Array) -> None:
+    number = id(value)
+    array = weakref.ref(value, lambda _: _read.pop(number, None))
+    _read[number] = array, weakref.ref(variable)
 
 
-def _buffer(array: jax.Array) -> int | None:
-    return array.unsafe_buffer_pointer() if array.is_fully_addressable else None
+def _is_of(one: Any, variable: Any) -> bool:
+    """Whether an array was read of a variable before it was differentiated by."""
+    noted = _read.get(id(one))
+    return noted is not None and noted[0]() is one and noted[1]() is variable

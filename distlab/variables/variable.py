@@ -253,7 +253,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
           [1.0, 2.0]
         """
         value = self._value()
-        warn_of_constant(self.name, self, value)
+        warn_of_constant(self, value)
         return value
 
     def _value(self) -> jax.Array:

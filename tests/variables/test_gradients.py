@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import distlab as dl
 from distlab.errors import ContextError, GradientWarning
@@ -57,6 +58,9 @@ READ_INSIDE: dict[str, Callable[[Model, Any], Any]] = {
     ),
     "jit in grad": lambda m, x: jax.grad(jax.jit(lambda _: m(x)))(m.w.value()),
     "checkpoint in grad": lambda m, x: jax.grad(jax.checkpoint(lambda _: m(x)))(m.w.value()),
+    "grad in grad": lambda m, x: jax.grad(
+        lambda b: jax.grad(lambda _: m(x) * b)(m.w.value()).sum()
+    )(1.0),
     "dl.scan": lambda m, x: dl.scan(
         lambda _, row: (None, jax.grad(lambda _: m(row))(m.w.value())), None, jnp.stack([x, x])
     ),
@@ -95,6 +99,36 @@ def test_a_function_that_computes_with_its_arguments_is_not_warned_of(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.strategy.run(step, args=(model, X), options=dl.RunOptions(static_argnums=0))
+
+
+def test_variables_that_share_their_memory_are_told_apart(eager: bool) -> None:
+    """An assignment does not copy: the target of a network may be its very array."""
+    del eager
+    model = Model()
+    with model.strategy.scope():
+        made = dl.Variable(model.w.value(), name="made")
+        assigned = dl.Variable(jnp.zeros(3), name="assigned")
+
+    def step(x: Any) -> Any:
+        assigned.assign(model.w.value())
+        target = lambda w: ((made.value() + assigned.value()) * w * x).sum()  # noqa: E731
+        return jax.grad(target)(model.w.value())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.strategy.run(step, args=(X,))
+        jax.grad(lambda w: (made.value() * w).sum())(model.w.value())
+
+
+def test_arrays_of_several_devices_beside_a_variable_are_differentiated() -> None:
+    model = Model()
+    rows = NamedSharding(Mesh(np.array(jax.devices()[:2]), ("x",)), PartitionSpec("x"))
+    divided = jax.device_put(jnp.ones(4), rows)
+    factor = float(model.b.value())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradient = jax.grad(lambda v: (v * float(model.b.value())).sum())(divided)
+    assert gradient.tolist() == [factor] * 4
 
 
 def test_outside_of_run_a_read_is_warned_of_as_well() -> None:
