@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import resource
 import socket
 import sqlite3
 import time
@@ -78,6 +79,12 @@ CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 _LARGEST: Final = (1 << 63) - 1
 _RESERVE_BYTES: Final = 1 << 16
 """What the lock file holds in reserve: the end of a run has room then on a full disk."""
+
+_RESERVE_PAGES: Final = 4
+"""The pages of a file of limited size that only the end of a run may take."""
+
+_MOST_PAGES: Final = (1 << 32) - 2
+"""SQLite's own limit."""
 
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
@@ -142,6 +149,8 @@ class RunFile:
         self.path = file_of(folder, process)
         self._end = 0
         self._totals = Totals()
+        self._pages_in_reserve = _RESERVE_PAGES
+        self._bounds = resource.RLIM_INFINITY, _RESERVE_PAGES
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
         _create_folder(folder)
         try:
@@ -186,6 +195,7 @@ class RunFile:
         times = [time_ns for _, time_ns, _, _ in rows]
         totals = self._totals.copy()
         totals.add([event for event, _ in stored], [kind for _, _, kind, _ in rows])
+        self._keep_within_limit()
         self._database.execute("BEGIN")
         try:
             _insert(self._database, rows)
@@ -221,7 +231,25 @@ class RunFile:
                 return
         self.write(events)
 
+    def _keep_within_limit(self) -> None:
+        """Lets no transaction make more pages than a file of this process may have.
+
+        SQLite would store them in its log, and could not move them into the file to empty the log.
+        Some pages are held in reserve for the end.
+        """
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        bounds = limit, self._pages_in_reserve
+        if bounds == self._bounds:
+            return
+        pages = _MOST_PAGES
+        if limit != resource.RLIM_INFINITY:
+            size = self._database.execute("PRAGMA page_size").fetchone()[0]
+            pages = max(min(limit // size, _MOST_PAGES) - self._pages_in_reserve, 1)
+        self._database.execute(f"PRAGMA max_page_count={pages}")
+        self._bounds = bounds
+
     def _free_reserve(self) -> None:
+        self._pages_in_reserve = 0
         with suppress(OSError):
             self._lock.truncate(0)
 
