@@ -22,7 +22,7 @@ from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
 from distlab.runs.opening import may_open_files
 from distlab.runs.programs import Programs, read_programs
-from distlab.runs.run_file import PATTERN, run_files
+from distlab.runs.run_file import like_run_files, run_files
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files
 from distlab.runs.summary import Summary, summarize
@@ -646,12 +646,12 @@ def require_readable(path: Path) -> None:
 
 def _fault_of(folder: Path) -> str:
     if folder.is_dir():
-        if copies := sorted(file.name for file in folder.glob(PATTERN)):
+        if copies := [file.name for file in like_run_files(folder)]:
             return (
                 f"holds no run file, but {', '.join(map(shown, copies[:_NAMED]))}. The file of a "
                 "run's only process is named process-0.sqlite"
             )
-        runs = sorted({file.parent.name for file in folder.glob(f"*/{PATTERN}")})
+        runs = sorted(inner.name for inner in folder.iterdir() if like_run_files(inner))
         if not runs:
             return "holds no run file"
         others = " and others" if len(runs) > _NAMED else ""

@@ -25,6 +25,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from fnmatch import fnmatchcase
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -57,8 +58,21 @@ def run_files(folder: Path) -> list[Path]:
 
     What a copy is called, such as `process-0 (1).sqlite`, is no such name.
     """
-    numbered = ((process_of(path.name), path) for path in folder.glob(PATTERN))
+    numbered = ((process_of(path.name), path) for path in like_run_files(folder))
     return [path for _, path in sorted((n, path) for n, path in numbered if n is not None)]
+
+
+def like_run_files(folder: Path) -> list[Path]:
+    """Returns the files in a folder whose names look like those of run files, in their order.
+
+    Raises:
+      OSError: The folder can't be listed, as where the process may open no more files.
+        `Path.glob` would find nothing then.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if fnmatchcase(path.name, PATTERN))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
 def file_of(folder: Path, process: int = 0) -> Path:

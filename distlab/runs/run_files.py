@@ -16,7 +16,7 @@ from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
 from distlab.runs.opening import most_of_one_run
-from distlab.runs.run_file import PATTERN, process_of, run_files
+from distlab.runs.run_file import like_run_files, process_of, run_files
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown, shown_clause
@@ -84,7 +84,7 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
       RuntimeWarning: The folder holds other files with such names, which are not read.
     """
     folder = files[0].parent
-    others = [path for path in sorted(folder.glob(PATTERN)) if process_of(path.name) is None]
+    others = [path for path in like_run_files(folder) if process_of(path.name) is None]
     if len(files) == 1:
         reader = RunFileReader(files[0])
         _warn_of(others)

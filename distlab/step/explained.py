@@ -35,8 +35,8 @@ _TRACED: Final = (
     ),
     (
         (
-            *("Shapes must be 1D", "Slice entries must be static", "was not hashable"),
-            "sequence of integers or a single",
+            *("Shapes must be 1D", "was not hashable", "sequence of integers or a single"),
+            *("Slice entries must be static", "must have static start/stop/step"),
         ),
         "run compiles the function for shapes that are known before, and passes numbers as arrays. "
         f"Pass a number that is part of a shape as it is: {_AS_IT_IS}, which compiles for each "

@@ -24,6 +24,7 @@ from distlab.events import Compile
 from distlab.recording import RingRecorder
 from distlab.step.program_cache import ProgramCache
 from tests.listening import listening
+from tests.step.cells import in_a_notebook
 
 Step = Callable[..., Any]
 
@@ -538,15 +539,6 @@ def test_an_attribute_with_the_name_of_a_changing_global_compiles_nothing_anew(
     assert len([e for e in recorder.ring.since(0).events if isinstance(e, Compile)]) == 1
 
 
-def _in_a_notebook(cells: dict[str, str], order: list[str]) -> dict[str, Any]:
-    """Runs cells, which share their names, one after another."""
-    names: dict[str, Any] = {"dl": dl, "jnp": jnp, "traces": []}
-    names["s"] = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    for cell in order:
-        exec(compile(cells[cell], f"<cell {cell}>", "exec"), names)
-    return names
-
-
 _STEPS = {
     "by its name": """
 def step():
@@ -593,27 +585,6 @@ step, again = made(w)
 }
 
 
-def test_a_model_that_a_cell_makes_again_is_the_one_that_is_used() -> None:
-    cells = {
-        "model": "model = nnx.Linear(2, 1, rngs=nnx.Rngs(seed))\nseed += 1",
-        "step": """
-def step(x):
-    traces.append(1)
-    return model(x)
-""",
-        "run": "result = s.run(step, args=(jnp.ones(2),)).values[0]\nright = model(jnp.ones(2))",
-    }
-    names = _in_a_notebook(
-        {"seed": "from flax import nnx\nseed = 0", **cells}, ["seed", "model", "step", "run", "run"]
-    )
-    assert len(names["traces"]) == 1
-    before = names["result"]
-    for cell in "model", "run":
-        exec(cells[cell], names)
-    assert names["result"] == pytest.approx(names["right"])
-    assert names["result"] != before
-
-
 @pytest.mark.parametrize("step", _STEPS.values(), ids=_STEPS.keys())
 def test_variables_that_a_cell_makes_again_are_the_ones_that_are_trained(step: str) -> None:
     cells = {
@@ -629,7 +600,7 @@ if "again" in globals():
         "step": step,
         "train": "for _ in range(3): s.run(step)\nresult = float(w)",
     }
-    names = _in_a_notebook(cells, ["model", "step", "train", "train"])
+    names = in_a_notebook(cells, ["model", "step", "train", "train"])
     assert (names["result"], len(names["traces"])) == (6.0, 1)
     gc.disable()  # which would let go of the old variable, and of what was compiled for it
     try:

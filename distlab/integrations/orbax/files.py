@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import google_crc32c
 import jax
@@ -384,12 +384,17 @@ def _place(path: Path) -> Path:
 
 def _checksums(folder: Path) -> dict[str, list[int]]:
     """Returns the size and checksum of each file in a folder, by its path."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    listed = os.walk(folder, onerror=_raise)  # Path.rglob leaves out what it can't list
+    files = sorted(Path(place, name) for place, _, names in listed for name in names)
     return {
         file.relative_to(folder).as_posix(): [file.stat().st_size, _crc32c(file)]
         for file in files
         if file.name != _CHECKSUMS
     }
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _crc32c(path: Path) -> int:
