@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -388,6 +390,23 @@ def test_a_replica_function_can_t_save_or_restore(eagerly: bool, tmp_path: Path)
     for verb in (lambda: checkpoint.save(tmp_path / "b"), lambda: checkpoint.restore(path)):
         with pytest.raises(dl.errors.ContextError, match="between the steps"):
             strategy_of(2).run(verb, options=options)
+
+
+def test_a_checkpoint_whose_files_can_t_all_be_listed_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process may open no more files: some had no checksum."""
+    listed = os.scandir
+
+    def few(path: Any) -> Any:
+        if str(path).endswith("/d"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", few)
+    with pytest.raises(dl.errors.CheckpointError, match=r"could not be written.*Too many open"):
+        dl.train.Checkpoint(x=dl.Variable(1.0)).save(tmp_path / "ckpt")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("checksums", ["{}", "null", "[]", '{"a": 1}', '{"a": [1]}', "{", "\udcff"])
