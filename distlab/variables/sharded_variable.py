@@ -24,6 +24,7 @@ from distlab.values.operators import ArrayOperators
 from distlab.values.sealed import Sealed
 from distlab.variables import scattering
 from distlab.variables.conversion import as_value, checked_value
+from distlab.variables.gradients import warn_of_constant
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
 
@@ -111,8 +112,10 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
     # ---- reading
 
     def value(self) -> jax.Array:
-        """Returns the parts' present values as one array."""
-        return jnp.concatenate([part.value() for part in self.variables])
+        """Returns the parts' present values as one array; warns as `Variable.value` does."""
+        whole = jnp.concatenate([part.value() for part in self.variables])
+        warn_of_constant(self, whole)
+        return whole
 
     def read_value(self) -> jax.Array:
         """Returns `value()` (TensorFlow's other name for it)."""
@@ -163,6 +166,7 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
         for part, begin in zip(self.variables[1:], self._bounds[1:], strict=False):
             inside = jnp.expand_dims(where >= begin, range(where.ndim, rows.ndim))
             rows = jnp.where(inside, part.value()[jnp.maximum(where - begin, 0)], rows)
+        warn_of_constant(self, rows)
         return rows
 
     # ---- assigning

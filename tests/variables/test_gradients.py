@@ -131,6 +131,40 @@ def test_arrays_of_several_devices_beside_a_variable_are_differentiated() -> Non
     assert gradient.tolist() == [factor] * 4
 
 
+TABLE_READ_INSIDE: dict[str, Callable[[Any, Any], Any]] = {
+    "its value": lambda table, ids: jax.grad(lambda _: table.value()[ids].sum())(table.value()),
+    "rows": lambda table, ids: jax.grad(lambda _: table.sparse_read(ids).sum())(table.value()),
+    "by the table itself": lambda table, ids: jax.grad(lambda _: table.sparse_read(ids).sum())(
+        table
+    ),
+    "by rows": lambda table, ids: jax.grad(lambda _: table.sparse_read(ids).sum())(
+        table.sparse_read(ids)
+    ),
+}
+
+
+@pytest.mark.parametrize("step", TABLE_READ_INSIDE.values(), ids=TABLE_READ_INSIDE)
+def test_reads_of_a_table_in_parts_are_warned_of(step: Callable[[Any, Any], Any]) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        parts = [dl.Variable([0.0, 1.0], name="a"), dl.Variable([2.0], name="b")]
+    table = dl.ShardedVariable(parts, name="table")
+
+    def trains(ids: Any) -> Any:
+        return step(table, ids)
+
+    with pytest.warns(GradientWarning, match="by the value of table"):
+        strategy.run(trains, args=(jnp.array([2, 0]),))
+
+    def right(ids: Any) -> Any:
+        return jax.grad(lambda whole: whole[ids].sum())(table.value())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradient = strategy.run(right, args=(jnp.array([2, 0]),))
+    assert strategy.experimental_local_results(gradient)[1].tolist() == [1, 0, 1]
+
+
 def test_outside_of_run_a_read_is_warned_of_as_well() -> None:
     model = Model()
     with pytest.warns(GradientWarning, match=r"^w is read"):
