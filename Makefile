@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard test-matrix soak conformance docs screenshots binder-check clean
+.PHONY: help demo test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
 
 bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs are read
 	@$(BIN)/python -m tests.bench.recording $(ARGS)
+
+bench-shares: $(DEV)  ## Compare the told share of a slow replica with the clock (2 minutes)
+	@$(BIN)/python -m tests.bench.shares $(ARGS)
 
 bench-records: $(DEV)  ## Measure how fast records and examples are read
 	@$(BIN)/python -m tests.bench.records $(ARGS)

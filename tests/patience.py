@@ -76,18 +76,11 @@ def interrupt_at_second_call(name: str, function: Callable[[], object]) -> None:
         sys.setprofile(before)
 
 
-class DisturbedError(AssertionError):
-    """What a test measured twice differs: something else began, or ended, in between."""
-
-
-def attempts(is_disturbed: Callable[[], bool] = lambda: False) -> Iterator[int]:
+def attempts() -> Iterator[int]:
     """Numbers the attempts of a test of times: four, not counting those that others disturbed.
 
     Whatever else runs on this machine takes the cores from a test now and then. So a further
     attempt begins when others take little, which is waited for. At most sixteen are made.
-
-    Args:
-      is_disturbed: Whether the last attempt has found by itself that it was disturbed.
     """
     counted, left = 0, CALM_SECONDS
     for number in range(_TRIED):
@@ -97,7 +90,7 @@ def attempts(is_disturbed: Callable[[], bool] = lambda: False) -> Iterator[int]:
         yield number
         taken = _used_seconds() - all_used - (_own_seconds() - own)
         room = (time.monotonic() - begun) * (os.cpu_count() or 1)
-        counted += taken <= MOST_TAKEN * room and not is_disturbed()
+        counted += taken <= MOST_TAKEN * room
         if counted == _COUNTED:
             return
 
@@ -119,13 +112,13 @@ def measured(test: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(test)
     def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
-        failed = [AssertionError()]
-        for _ in attempts(lambda: isinstance(failed[-1], DisturbedError)):
+        failed = AssertionError()
+        for _ in attempts():
             try:
                 return test(*args, **kwargs)
             except AssertionError as error:
-                failed.append(error)
-        raise failed[-1]
+                failed = error
+        raise failed
 
     return attempt
 
