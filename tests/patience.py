@@ -21,10 +21,6 @@ MOST_TAKEN: Final = 0.55
 
 The other half of the tests takes one core of two."""
 
-CALM_SECONDS: Final = 60.0
-"""How long the attempts of one test wait for others to take less than that, all together."""
-
-_WINDOW_SECONDS: Final = 0.25
 _COUNTED: Final = 4
 _TRIED: Final = 16
 _STAT: Final = Path("/proc/stat")
@@ -79,13 +75,11 @@ def interrupt_at_second_call(name: str, function: Callable[[], object]) -> None:
 def attempts() -> Iterator[int]:
     """Numbers the attempts of a test of times: four, not counting those that others disturbed.
 
-    Whatever else runs on this machine takes the cores from a test now and then. So a further
-    attempt begins when others take little, which is waited for. At most sixteen are made.
+    Whatever else runs on this machine takes the cores from a test now and then. At most sixteen
+    are made.
     """
-    counted, left = 0, CALM_SECONDS
+    counted = 0
     for number in range(_TRIED):
-        if number:
-            left -= _wait_for_calm(left)
         begun, own, all_used = time.monotonic(), _own_seconds(), _used_seconds()
         yield number
         taken = _used_seconds() - all_used - (_own_seconds() - own)
@@ -93,18 +87,6 @@ def attempts() -> Iterator[int]:
         counted += taken <= MOST_TAKEN * room
         if counted == _COUNTED:
             return
-
-
-def _wait_for_calm(limit: float) -> float:
-    """Waits until others take little for a moment, within a limit; returns the seconds it took."""
-    begun = time.monotonic()
-    taken = 1.0
-    while taken > MOST_TAKEN and time.monotonic() - begun < limit:
-        since, used = time.monotonic(), _used_seconds()
-        threading.Event().wait(_WINDOW_SECONDS)
-        room = (time.monotonic() - since) * (os.cpu_count() or 1)
-        taken = (_used_seconds() - used) / room
-    return time.monotonic() - begun
 
 
 def measured(test: Callable[P, None]) -> Callable[P, None]:

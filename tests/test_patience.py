@@ -17,24 +17,7 @@ def test_four_attempts_count_where_nothing_disturbs(monkeypatch: pytest.MonkeyPa
 def test_attempts_that_others_disturb_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     used = itertools.accumulate(itertools.repeat(1_000.0))
     monkeypatch.setattr(patience, "_used_seconds", lambda: next(used))
-    monkeypatch.setattr(patience, "CALM_SECONDS", 1.0)
     assert list(patience.attempts()) == list(range(16))
-
-
-def test_a_further_attempt_waits_until_others_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five windows tell of a busy machine, and the sixth of a calm one."""
-    busy = itertools.accumulate(itertools.chain([0.0] * 3, [9.0] * 10, itertools.repeat(0.0)))
-    read = [0]
-
-    def used() -> float:
-        read[0] += 1
-        return next(busy)
-
-    monkeypatch.setattr(patience, "_used_seconds", used)
-    attempts = patience.attempts()
-    assert next(attempts) == 0
-    assert next(attempts) == 1
-    assert read[0] == 2 + 2 * 6 + 1
 
 
 def test_a_measured_test_passes_with_its_first_success(monkeypatch: pytest.MonkeyPatch) -> None:
