@@ -251,9 +251,14 @@ def being_staged(*, within: object = None) -> bool:
     Args:
       within: The trace of a program whose operations don't count, but those of programs in it.
     """
+    return _is_inside(_DynamicJaxprTrace, within)
+
+
+def _is_inside(kind: type | tuple[type, ...], within: object = None) -> bool:
+    """Returns whether the present trace, or one around it up to `within`, is of a kind."""
     trace: Any = _core.trace_ctx.trace
     while trace is not None and trace is not within:
-        if isinstance(trace, _DynamicJaxprTrace):
+        if isinstance(trace, kind):
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
@@ -294,10 +299,7 @@ def differentiated() -> list[Any]:
     They are what was passed to `jax.grad`, `vjp`, `jvp` and the like, which keep them in their
     frames alone. There are none where nothing is differentiated.
     """
-    trace: Any = _core.trace_ctx.trace
-    while trace is not None and not isinstance(trace, _DIFFERENTIATING):
-        trace = getattr(trace, "parent_trace", None)
-    if trace is None:
+    if not _is_inside(_DIFFERENTIATING):
         return []
     found: list[Any] = []
     frame: FrameType | None = sys._getframe(1)

@@ -50,12 +50,7 @@ class BatchImages:
                 self._batches.add([event])
                 self._without.discard(event.dataset)
             case Step():
-                return [
-                    drawn
-                    for dataset in list(self._waiting)
-                    if dataset not in self._without
-                    for drawn in self._drawn(dataset)
-                ]
+                return self._take_drawn()
             case Sharding():
                 done = self._take(event.dataset)
                 if self._chooses(event):
@@ -71,22 +66,27 @@ class BatchImages:
 
     def _take(self, dataset: int) -> list[Drawn]:
         """Returns a dataset's batch, if one waits and has pictures; none waits afterwards."""
-        drawn = self._drawn(dataset) if dataset in self._waiting else []
-        self._waiting.pop(dataset, None)
         self._without.discard(dataset)
-        return drawn
+        batch = self._waiting.pop(dataset, None)
+        return [] if batch is None else self._drawn(batch)
 
-    def _drawn(self, dataset: int) -> list[Drawn]:
-        """Returns a dataset's batch that waits, if it has pictures; it waits on if it has none."""
-        batch = self._waiting[dataset]
+    def _take_drawn(self) -> list[Drawn]:
+        """Returns the batches that have pictures; the others wait on."""
+        done: list[Drawn] = []
+        for dataset in [one for one in self._waiting if one not in self._without]:
+            if drawn := self._drawn(self._waiting[dataset]):
+                del self._waiting[dataset]
+                done += drawn
+            else:
+                self._without.add(dataset)
+        return done
+
+    def _drawn(self, batch: Sharding) -> list[Drawn]:
+        """Returns a batch with its pictures, if it has some."""
         self._batches.add([batch])
         detail = self._batches.detail()
         images = {} if detail is None else _images(detail)
-        if not images:
-            self._without.add(dataset)
-            return []
-        del self._waiting[dataset]
-        return [(batch, images)]
+        return [(batch, images)] if images else []
 
     def _chooses(self, event: Sharding) -> bool:
         dataset = event.dataset

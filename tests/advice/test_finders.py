@@ -14,7 +14,6 @@ from distlab.errors import ArgumentTypeError
 from distlab.events import (
     Advice,
     Capture,
-    Compile,
     Device,
     DeviceSample,
     Event,
@@ -31,6 +30,7 @@ from distlab.events import (
     Strategy,
 )
 from distlab.recording import RingRecorder
+from tests.recording import samples
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -121,23 +121,6 @@ def ready(number: int, called_ns: int, lengths_ms: list[float]) -> StepReady:
     )
 
 
-def compile_of(program: int, source: str) -> Compile:
-    return Compile(
-        time_ns=0,
-        program=program,
-        strategy=0,
-        function="step",
-        cause="new function",
-        changed="",
-        arguments=[],
-        mode="traced",
-        trace_ns=MS,
-        compile_ns=MS,
-        collectives=[],
-        source=source,
-    )
-
-
 def stepped(lengths: list[list[float]], every_ms: int = 50) -> list[Event]:
     events = beginning(len(lengths[0]))
     for number, row in enumerate(lengths):
@@ -147,7 +130,7 @@ def stepped(lengths: list[list[float]], every_ms: int = 50) -> list[Event]:
 
 
 def test_a_gpu_that_is_last_in_every_step_is_named_without_a_profile() -> None:
-    compiled = compile_of(0, "train.py:7")
+    compiled = msgspec.structs.replace(samples.compiled(), program=0, source="train.py:7")
     (one,) = advise([*stepped([[10, 11, 10, 30 + n % 3] for n in range(20)]), compiled])
     assert (one.cause, one.subject, one.source) == ("slow_replica", "replica 3", "train.py:7")
     assert one.evidence["late_ms"] == pytest.approx(20, abs=1)

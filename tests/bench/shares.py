@@ -12,7 +12,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import distlab as dl
 from tests.advice.programs import for_seconds
 from tests.advice.slow_steps import products
+from tests.bench.recording import seconds
 
 _ROUNDS_OF_ONE = 600
 _SECONDS = 4.0
@@ -39,12 +39,6 @@ class Round(NamedTuple):
     told: float | None
     measured: float
     changed: float
-
-
-def seconds(step: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began
 
 
 def measure(slow: Callable[[], Any], equal: Callable[[], Any], folder: Path) -> Round:

@@ -396,11 +396,8 @@ def test_a_model_that_a_scan_changes_from_outside_is_told_how_its_state_is_carri
     assert model.calls[...] == 0
 
 
-@pytest.mark.parametrize("scan", [dl.scan, jax.lax.scan])
-def test_a_scan_that_carries_a_models_state_changes_the_model(
-    strategy: dl.Strategy, scan: Callable[..., Any]
-) -> None:
-    model = Counter()
+def carried_by(scan: Callable[..., Any]) -> Callable[[Counter, jax.Array], Any]:
+    """A step that carries the model's state through a scan."""
 
     def step(model: Counter, rows: jax.Array) -> Any:
         graph, state = nnx.split(model)
@@ -414,22 +411,23 @@ def test_a_scan_that_carries_a_models_state_changes_the_model(
         nnx.update(model, state)
         return total
 
-    totals = strategy.run(step, args=(model, jnp.ones((3, 4))))
-    assert [float(one) for one in strategy.experimental_local_results(totals)] == [12] * REPLICAS
-    assert model.calls[...] == 3
+    return step
 
 
-def test_a_model_in_the_carry_of_nnx_scan_is_changed(strategy: dl.Strategy) -> None:
+def by_nnx_scan(model: Counter, rows: jax.Array) -> Any:
+    def body(carry: Any, row: jax.Array) -> Any:
+        model, total = carry
+        return model, total + model(row)
+
+    scanned = nnx.scan(body, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+    return scanned((model, jnp.zeros(())), rows)[1]
+
+
+@pytest.mark.parametrize("step", [carried_by(dl.scan), carried_by(jax.lax.scan), by_nnx_scan])
+def test_a_scan_that_carries_a_model_or_its_state_changes_the_model(
+    strategy: dl.Strategy, step: Callable[..., Any]
+) -> None:
     model = Counter()
-
-    def step(model: Counter, rows: jax.Array) -> Any:
-        def body(carry: Any, row: jax.Array) -> Any:
-            model, total = carry
-            return model, total + model(row)
-
-        scanned = nnx.scan(body, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
-        return scanned((model, jnp.zeros(())), rows)[1]
-
     totals = strategy.run(step, args=(model, jnp.ones((3, 4))))
     assert [float(one) for one in strategy.experimental_local_results(totals)] == [12] * REPLICAS
     assert model.calls[...] == 3
