@@ -14,12 +14,13 @@ Example:
   (2, 2) [1 0]
 """
 
-from distlab.data._auto_shard import auto_shard
 from distlab.data._dataset import Dataset, as_dataset
-from distlab.data._engine import Element
-from distlab.data._file_datasets import TextLineDataset, TFRecordDataset
-from distlab.data._optional import Optional
-from distlab.data._options import (
+from distlab.data.plan.engine import Element
+from distlab.data.plan.optional import Optional
+from distlab.data.plan.plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from distlab.data.plan.spec import DatasetSpec, TensorSpec
+from distlab.data.sharding.auto_shard import auto_shard
+from distlab.data.sharding.options import (
     SHARD_HINT,
     AutoShardPolicy,
     AutotuneAlgorithm,
@@ -31,9 +32,8 @@ from distlab.data._options import (
     ServiceOptions,
     ThreadingOptions,
 )
-from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from distlab.data._spec import DatasetSpec, TensorSpec
-from distlab.data._worker_batches import worker_batches
+from distlab.data.sharding.worker_batches import worker_batches
+from distlab.data.sources.file_datasets import TextLineDataset, TFRecordDataset
 
 AUTOTUNE = -1
 """Lets distlab choose a buffer size or a degree of parallelism."""

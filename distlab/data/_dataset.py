@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from distlab.data._adapt import adapted
-from distlab.data._arguments import function
-from distlab.data._element_verbs import ElementVerbs
-from distlab.data._group_verbs import GroupVerbs
-from distlab.data._iterator import Elements, Values
-from distlab.data._mix_verbs import MixVerbs
-from distlab.data._nest import leaves
-from distlab.data._options import Options
-from distlab.data._order_verbs import OrderVerbs
-from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
-from distlab.data._source_verbs import SourceVerbs
-from distlab.data._state_verbs import StateVerbs
-from distlab.data._storage_verbs import StorageVerbs
+from distlab.data.plan.arguments import function
+from distlab.data.plan.iterator import Elements, Values
+from distlab.data.plan.nest import leaves
+from distlab.data.plan.plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
+from distlab.data.sharding.options import Options
+from distlab.data.sources.adapt import adapted
+from distlab.data.verbs.element_verbs import ElementVerbs
+from distlab.data.verbs.group_verbs import GroupVerbs
+from distlab.data.verbs.mix_verbs import MixVerbs
+from distlab.data.verbs.order_verbs import OrderVerbs
+from distlab.data.verbs.source_verbs import SourceVerbs
+from distlab.data.verbs.state_verbs import StateVerbs
+from distlab.data.verbs.storage_verbs import StorageVerbs
 from distlab.errors import ArgumentTypeError, CardinalityError, InvalidArgumentError
 from distlab.text.shown import shown
 

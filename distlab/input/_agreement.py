@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, final
 import msgspec
 import numpy as np
 
-from distlab.data._engine import State
-from distlab.data._nest import map_nest
+from distlab.data.plan.engine import State
+from distlab.data.plan.nest import map_nest
 from distlab.errors import CardinalityError, StructureError, ValueShapeError
 from distlab.input._rounds import Rounds
 from distlab.input._steps import Parts, Reader, Shapes, Step, Steps, flattened

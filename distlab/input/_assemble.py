@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from distlab.data._memory import own
+from distlab.data.plan.memory import own
 from distlab.devices import jax_internals
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError, ValueShapeError

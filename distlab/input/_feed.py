@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 import jax
 
-from distlab.data._engine import State
+from distlab.data.plan.engine import State
 from distlab.devices.mesh import ReplicaMesh
 from distlab.input._assemble import assemble
 from distlab.input._steps import Reader, Shapes, Step

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from distlab.data import INFINITE_CARDINALITY, Dataset
-from distlab.data._engine import State
+from distlab.data.plan.engine import State
 from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
 from distlab.input import split
 from distlab.input._assemble import frozen

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from distlab.data import INFINITE_CARDINALITY, Dataset, Element
-from distlab.data._engine import State
+from distlab.data.plan.engine import State
 from distlab.errors import InvalidArgumentError, StructureError
 from distlab.input._assemble import frozen
 from distlab.input._steps import Reader, Step, Steps, flattened, full_batch

@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import final
 
-from distlab.data._engine import State
-from distlab.data._prefetch import Producer
+from distlab.data.plan.engine import State
+from distlab.data.transforms.prefetch import Producer
 from distlab.input._feed import DirectFeed, PlacedStep
 
 _WAIT_SECONDS = 0.5

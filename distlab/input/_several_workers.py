@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 
 from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset
-from distlab.data._auto_shard import effective_policy
-from distlab.data._plan import Node, source_of, walk
-from distlab.data._seeded import chosen_seeds, reseeded
+from distlab.data.plan.plan import Node, source_of, walk
+from distlab.data.plan.seeded import chosen_seeds, reseeded
+from distlab.data.sharding.auto_shard import effective_policy
 from distlab.errors import CardinalityError
 from distlab.input._agreement import AgreedSteps
 from distlab.input._steps import Steps

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from distlab.data import Dataset
-from distlab.data._batch import Batch
-from distlab.data._engine import State
-from distlab.data._padded_batch import PaddedBatch
-from distlab.data._plan import walk
-from distlab.data._ragged_batch import RaggedBatch
-from distlab.data._rebatch import Rebatch
-from distlab.data._spec import refuse_dataset
-from distlab.data._worker_batches import global_batch_size
+from distlab.data.plan.engine import State
+from distlab.data.plan.plan import walk
+from distlab.data.plan.spec import refuse_dataset
+from distlab.data.sharding.worker_batches import global_batch_size
+from distlab.data.transforms.batch import Batch
+from distlab.data.transforms.padded_batch import PaddedBatch
+from distlab.data.transforms.ragged_batch import RaggedBatch
+from distlab.data.transforms.rebatch import Rebatch
 
 Parts: TypeAlias = Sequence[Any] | np.ndarray
 """One component of a batch: an array (or `bytes`) for each replica, or one `(replicas, ...)`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from distlab.data import Dataset
-from distlab.data._arguments import no_end
+from distlab.data.plan.arguments import no_end
 from distlab.errors import ArgumentTypeError, IteratorContextError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from distlab.data import AutoShardPolicy, Dataset, as_dataset, auto_shard
-from distlab.data._auto_shard import effective_policy, warn_of_reading_all
-from distlab.data._worker_batches import divided, global_batch_size
+from distlab.data.sharding.auto_shard import effective_policy, warn_of_reading_all
+from distlab.data.sharding.worker_batches import divided, global_batch_size
 from distlab.errors import (
     ArgumentTypeError,
     OutOfRangeError,

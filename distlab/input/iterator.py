@@ -12,9 +12,9 @@ import numpy as np
 from distlab import events
 from distlab.context import scopes
 from distlab.data import Optional
-from distlab.data._engine import State
-from distlab.data._reads import Reads
-from distlab.data._resumable import Resumable
+from distlab.data.plan.engine import State
+from distlab.data.plan.reads import Reads
+from distlab.data.plan.resumable import Resumable
 from distlab.devices import jax_internals
 from distlab.errors import (
     InvalidArgumentError,

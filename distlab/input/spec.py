@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.data import TensorSpec
-from distlab.data._nest import leaves, map_nest
+from distlab.data.plan.nest import leaves, map_nest
 
 
 @dataclass(frozen=True)

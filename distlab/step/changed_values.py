@@ -7,7 +7,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from distlab.step.keys import Arrays, Id, Key, Other
+from distlab.step.functions.keys import Arrays, Id, Key, Other
 from distlab.text.shown import shown
 
 _NUMBERS: Final = (int, float, complex, np.generic)

@@ -11,8 +11,8 @@ import numpy as np
 
 from distlab.context.modes import RunOptions
 from distlab.errors import OptionError
-from distlab.step.parameters import BY_POSITION, parameters_of_kinds
-from distlab.step.static_values import Static
+from distlab.step.arguments.names import BY_POSITION, parameters_of_kinds
+from distlab.step.functions.statics import Static
 from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues
 

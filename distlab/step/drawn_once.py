@@ -18,7 +18,7 @@ import numpy as np
 from distlab.errors import DrawnOnceWarning
 from distlab.step.code_flow import Path
 from distlab.step.code_reads import member_of, named_in, users_function
-from distlab.step.function_identity import referenced
+from distlab.step.functions.identity import referenced
 from distlab.step.object_attributes import MISSING, own_attribute
 from distlab.step.used_up import RANDOM
 from distlab.user_code import warn

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import jax
 import numpy as np
 
-from distlab.step.static_values import COLLECTIONS, is_opaque, parts_of
+from distlab.step.functions.statics import COLLECTIONS, is_opaque, parts_of
 from distlab.values.distributed import DistributedValues
 
 _MOST_PARTS: Final = 1000

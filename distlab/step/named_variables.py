@@ -14,7 +14,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any, Final, final
 
 from distlab.step.code_reads import contents_of, named_in, users_function
-from distlab.step.static_values import is_opaque
+from distlab.step.functions.statics import is_opaque
 from distlab.values.attributes import attribute
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable

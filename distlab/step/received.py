@@ -14,14 +14,14 @@ import numpy as np
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import ArgumentTypeError, ArgumentValueError
-from distlab.step.parameters import argument_label, parameter_names
-from distlab.step.state_holders import (
+from distlab.step.arguments.names import argument_label, parameter_names
+from distlab.step.functions.holders import (
     is_equinox_module,
     is_nnx_state,
     is_state_holder,
     refusal,
 )
-from distlab.step.static_values import Static, is_static
+from distlab.step.functions.statics import Static, is_static
 from distlab.step.used_up import is_used_up
 from distlab.step.used_up import refusal as refusal_of_used_up
 from distlab.values.distributed import DistributedValues, Mirrored

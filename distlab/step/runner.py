@@ -27,18 +27,21 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.processes import failures
-from distlab.step import compile_events, eager, eager_events, in_place, in_use
+from distlab.step.arguments import in_place, in_use
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
-from distlab.step.copies import examined
-from distlab.step.last_results import watched
-from distlab.step.other_meshes import require_not_mapped
-from distlab.step.place import Place
-from distlab.step.program import Program
-from distlab.step.program_cache import FunctionPrograms, keep
-from distlab.step.program_inputs import NotWholeError
+from distlab.step.eager import events as eager_events
+from distlab.step.eager import run as eager
+from distlab.step.functions.statics import Static, is_static, static_key
+from distlab.step.programs import events as compile_events
+from distlab.step.programs.cache import FunctionPrograms, keep
+from distlab.step.programs.inputs import NotWholeError
+from distlab.step.programs.other_meshes import require_not_mapped
+from distlab.step.programs.place import Place
+from distlab.step.programs.program import Program
+from distlab.step.programs.results import undeclared
 from distlab.step.received import accepted
-from distlab.step.regroup import undeclared
-from distlab.step.static_values import Static, is_static, static_key
+from distlab.step.review.copies import examined
+from distlab.step.review.last_results import watched
 from distlab.step.used_up import flattened, held
 from distlab.text.shown import shown_text
 from distlab.user_code import warn

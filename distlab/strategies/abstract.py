@@ -27,10 +27,10 @@ from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.processes import group
 from distlab.step import runner
-from distlab.step.place import Place
-from distlab.step.regroup import own_arrays, regroup
-from distlab.step.state_holders import is_equinox_module, require_no_state_holder
-from distlab.step.static_values import is_static
+from distlab.step.functions.holders import is_equinox_module, require_no_state_holder
+from distlab.step.functions.statics import is_static
+from distlab.step.programs.place import Place
+from distlab.step.programs.results import own_arrays, regroup
 from distlab.strategies.extended import StrategyExtended
 from distlab.text.shown import shown
 from distlab.values import copy_events

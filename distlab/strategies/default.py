@@ -18,10 +18,10 @@ from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
-from distlab.step import eager_axis
-from distlab.step.place import Place
-from distlab.step.regroup import undeclared
-from distlab.step.state_holders import is_state_holder
+from distlab.step.eager import axis as eager_axis
+from distlab.step.functions.holders import is_state_holder
+from distlab.step.programs.place import Place
+from distlab.step.programs.results import undeclared
 from distlab.strategies.abstract import Strategy
 from distlab.values.checks import checked_call, require_plain
 from distlab.values.distributed import DistributedValues

@@ -28,7 +28,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.processes import group
-from distlab.step.regroup import regroup, select, to_device
+from distlab.step.programs.results import regroup, select, to_device
 from distlab.text.shown import shown
 from distlab.values.checks import (
     checked_call,

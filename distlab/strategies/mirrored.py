@@ -8,7 +8,7 @@ from typing import ClassVar
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 
 

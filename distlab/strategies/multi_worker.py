@@ -20,7 +20,7 @@ from distlab.errors import (
     OptionError,
 )
 from distlab.processes import joining
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from distlab.devices.selection import DeviceLike
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 
 

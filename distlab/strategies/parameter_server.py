@@ -22,7 +22,7 @@ from distlab.errors import (
     ContextError,
 )
 from distlab.step import runner
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.dealing import Dealing
 from distlab.strategies.remote_tasks import CoordinatedTasks, RemoteTasks, connected

@@ -11,7 +11,7 @@ from distlab.cluster.resolver import ClusterResolver
 from distlab.collectives.cross_device_ops import NcclAllReduce
 from distlab.devices.topology import DeviceAssignment, Topology
 from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.text.shown import shown
 

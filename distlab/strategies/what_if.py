@@ -23,14 +23,14 @@ from distlab.collectives.cross_device_ops import (
     ReductionToOneDevice,
 )
 from distlab.data import AutoShardPolicy, Dataset, Options
-from distlab.data._auto_shard import effective_policy
+from distlab.data.sharding.auto_shard import effective_policy
 from distlab.devices.layouts import LayoutName
 from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
 from distlab.input._steps import Reader
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
-from distlab.step import jaxprs
+from distlab.step.jaxprs import operations as jaxprs
 from distlab.text.counts import is_count, is_positive_count
 from distlab.text.shown import shown
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, final
 import jax
 
 from distlab.errors import ContextError
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 
 
 class Workers(Protocol):

@@ -7,7 +7,7 @@ from threading import get_ident
 from types import GeneratorType
 from typing import Any, final
 
-from distlab.data._reads import Reads, reads_of
+from distlab.data.plan.reads import Reads, reads_of
 
 
 @final

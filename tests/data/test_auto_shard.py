@@ -17,7 +17,7 @@ from distlab.data import (
     auto_shard,
     worker_batches,
 )
-from distlab.data._worker_batches import batch_sizes_for_worker, global_batch_size
+from distlab.data.sharding.worker_batches import batch_sizes_for_worker, global_batch_size
 from distlab.errors import InvalidArgumentError, NotBatchedError
 
 

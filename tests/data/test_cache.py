@@ -13,14 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.data import (
-    AutoShardPolicy,
-    Dataset,
-    Options,
-    TensorSpec,
-    TextLineDataset,
-    auto_shard,
-)
+from distlab.data import AutoShardPolicy, Dataset, Options, TensorSpec, TextLineDataset, auto_shard
 from distlab.errors import (
     DataLossError,
     InvalidArgumentError,

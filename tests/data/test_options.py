@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from distlab.data import (
-    AutoShardPolicy,
-    AutotuneAlgorithm,
-    Dataset,
-    ExternalStatePolicy,
-    Options,
-    _option_fields,
-)
+from distlab.data import AutoShardPolicy, AutotuneAlgorithm, Dataset, ExternalStatePolicy, Options
+from distlab.data.sharding import option_fields as _option_fields
 from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
 
 POLICY = "experimental_distribute.auto_shard_policy"

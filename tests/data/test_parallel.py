@@ -48,7 +48,7 @@ _clock = [0.0]
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time that calls take, whatever else the machine does."""
     watch = SimpleNamespace(perf_counter=lambda: _clock[0])
-    monkeypatch.setattr("distlab.data._parallel.time", watch)
+    monkeypatch.setattr("distlab.data.plan.parallel.time", watch)
 
 
 def _slow(x: Any) -> Any:
@@ -65,7 +65,7 @@ def _quick(x: Any) -> Any:
 def test_autotune_uses_threads_where_calls_take_long(
     function: Callable[[Any], Any], own_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("distlab.data._parallel.cores", lambda: 4)
+    monkeypatch.setattr("distlab.data.plan.parallel.cores", lambda: 4)
     pairs = list(Dataset.range(200).map(function, num_parallel_calls=AUTOTUNE))
     assert [int(x) for _, x in pairs] == list(range(200))
     here = threading.current_thread().name.encode()

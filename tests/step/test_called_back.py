@@ -60,7 +60,7 @@ def test_a_signal_handler_that_runs_a_step_is_refused_amid_another() -> None:
     program = (
         HEAD
         + """
-from distlab.step.program import Program
+from distlab.step.programs.program import Program
 
 outcomes = []
 inner = lambda: weight.assign_add(1.0)

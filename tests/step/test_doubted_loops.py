@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from distlab.devices.mesh import AXIS
-from distlab.step.doubted_loops import repeated_sums
+from distlab.step.review.loops import repeated_sums
 
 total = partial(jax.lax.psum, axis_name=AXIS)
 ROWS: Final = jnp.ones((3, 4))

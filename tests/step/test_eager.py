@@ -16,8 +16,8 @@ import pytest
 
 import distlab as dl
 from distlab.errors import ContextError, StructureError, ValueShapeError
-from distlab.step import rendezvous
-from distlab.step.rendezvous import ReplicaThread
+from distlab.step.eager import rendezvous
+from distlab.step.eager.rendezvous import ReplicaThread
 from distlab.values.distributed import stack
 from tests.listening import listening
 

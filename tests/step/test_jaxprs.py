@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from distlab.devices.mesh import AXIS
-from distlab.step import jaxprs
+from distlab.step.jaxprs import operations as jaxprs
 
 
 def _equations(fn: Callable[..., Any], *args: Any) -> list[Any]:

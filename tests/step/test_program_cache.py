@@ -22,7 +22,7 @@ from distlab import events
 from distlab.errors import RecompilationWarning
 from distlab.events import Compile
 from distlab.recording import RingRecorder
-from distlab.step.program_cache import ProgramCache
+from distlab.step.programs.cache import ProgramCache
 from tests.listening import listening
 from tests.step.cells import in_a_notebook
 

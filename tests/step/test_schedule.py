@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices.mesh import AXIS
-from distlab.step.flat_jaxprs import flattened
-from distlab.step.schedule import divide
-from distlab.step.stages import Group, InputSlice, Stages
+from distlab.step.jaxprs.flat import flattened
+from distlab.step.ragged.schedule import divide
+from distlab.step.ragged.stages import Group, InputSlice, Stages
 
 WEIGHTS = jax.ShapeDtypeStruct((2,), jnp.float32)
 

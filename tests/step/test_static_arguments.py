@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import ArgumentTypeError, OptionError, RecompilationWarning
-from distlab.step.static_values import static_key
+from distlab.step.functions.statics import static_key
 
 
 class Colour(enum.Enum):

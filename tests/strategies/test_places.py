@@ -10,7 +10,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import DeviceError
-from distlab.step.place import Place
+from distlab.step.programs.place import Place
 from distlab.strategies.workers import ThreadWorkers, current_worker
 
 

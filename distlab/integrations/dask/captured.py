@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from distlab.step.function_identity import referenced
+from distlab.step.functions.identity import referenced
 
 _MOST_ELEMENTS: Final = 1_000
 _DEEPEST: Final = 8

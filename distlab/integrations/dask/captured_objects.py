@@ -17,8 +17,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from distlab.step.function_identity import referenced
-from distlab.step.static_values import StaticKey, static_key
+from distlab.step.functions.identity import referenced
+from distlab.step.functions.statics import StaticKey, static_key
 
 _MOST_ELEMENTS: Final = 1_000
 _DEEPEST: Final = 8

@@ -18,7 +18,7 @@ from distlab.integrations.dask.captured import (
 )
 from distlab.integrations.dask.messages import Frames
 from distlab.integrations.dask.pickling import pickled
-from distlab.step.function_identity import Identity, identity_of
+from distlab.step.functions.identity import Identity, identity_of
 
 _MOST_FUNCTIONS: Final = 1024
 

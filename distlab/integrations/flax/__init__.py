@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distlab.step import in_place
+from distlab.step.arguments import in_place
 
 
 def offer() -> None:

@@ -27,8 +27,8 @@ from flax import nnx
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import StructureError
 from distlab.integrations.flax.outlines import Outlines, store, values_of
-from distlab.step import jaxprs
-from distlab.step.in_use import Use
+from distlab.step.arguments.in_use import Use
+from distlab.step.jaxprs import operations as jaxprs
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
 """What becomes of a replica's array: see the module."""
@@ -39,7 +39,7 @@ Path: TypeAlias = tuple[Any, ...]
 
 @final
 class NnxObjects:
-    """The objects of Flax NNX, for `distlab.step.in_place`."""
+    """The objects of Flax NNX, for `distlab.step.arguments.in_place`."""
 
     def is_object(self, value: Any) -> bool:
         """Returns whether a value is a module, an optimizer, a metric, a stream or a variable."""

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import final
 
-from distlab.data._reads import reads_of
+from distlab.data.plan.reads import reads_of
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager

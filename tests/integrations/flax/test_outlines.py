@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab.integrations.flax.objects import NnxObjects
 from distlab.integrations.flax.outlines import Outline, Outlines
-from distlab.step import in_use
-from distlab.step.in_use import Use
+from distlab.step.arguments import in_use
+from distlab.step.arguments.in_use import Use
 
 
 class Pair(NamedTuple):

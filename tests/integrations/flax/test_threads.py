@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 import distlab as dl
-from distlab.step import in_use
+from distlab.step.arguments import in_use
 from tests.devices.programs import finish
 from tests.devices.test_endings import BEGIN, FORKED
 from tests.patience import LIMIT_SECONDS
@@ -239,7 +239,7 @@ import random, signal, threading, time
 import jax.numpy as jnp
 from flax import nnx
 import distlab as dl
-from distlab.step import in_use
+from distlab.step.arguments import in_use
 from tests.devices.programs import finish
 
 dl.use_cpu_devices(2)

@@ -1,0 +1,1 @@
+"""Plans of datasets: elements by position, state and specs."""

@@ -1,0 +1,189 @@
+"""Conversion of elements to NumPy values with tf.data's dtypes.
+
+Python numbers become float32 and int32 as in TensorFlow; values with a dtype
+keep it, in the machine's byte order; strings become `bytes`, alone or in arrays
+of dtype object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distlab.data.plan.memory import own
+from distlab.data.plan.nest import map_nest
+from distlab.data.verbs.planned import Planned
+from distlab.errors import StructureError, ValueShapeError
+from distlab.text.shown import shown, shown_clause
+from distlab.values.nests import explain
+from distlab.values.plain_arrays import is_plain, refusal_of
+
+_PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
+
+
+def to_numpy(nest: Any) -> Any:
+    """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`.
+
+    Args:
+      nest: A nest of Python numbers, strings, lists of such, and objects that
+        support NumPy's array protocols (NumPy, JAX, TensorFlow, PyTorch, pandas,
+        PIL).
+
+    Returns:
+      A nest of the same structure.
+
+    Raises:
+      StructureError: NumPy can't convert a leaf, or the nest holds itself.
+      ValueShapeError: A list is ragged, or a number does not fit int32.
+    """
+    return _converted(leaf_to_numpy, nest)
+
+
+def to_own(nest: Any) -> Any:
+    """Does what `to_numpy` does, and copies arrays that somebody else can write into.
+
+    Whatever made the nest may fill the same arrays again, for its next one.
+
+    Args:
+      nest: A nest as `to_numpy` accepts it.
+
+    Returns:
+      A nest of the same structure, whose arrays are read-only.
+
+    Raises:
+      StructureError: NumPy can't convert a leaf, or the nest holds itself.
+      ValueShapeError: A list is ragged, or a number does not fit int32.
+    """
+    return _converted(_leaf_to_own, nest)
+
+
+def _converted(leaf: Callable[[Any], Any], nest: Any) -> Any:
+    try:
+        return map_nest(leaf, nest)
+    except RecursionError as error:
+        explain(nest, "An element", error)
+        raise
+
+
+def _leaf_to_own(value: Any) -> Any:
+    return own(leaf_to_numpy(value))
+
+
+def leaf_to_numpy(value: Any) -> Any:
+    """Converts one leaf; see `to_numpy`."""
+    if isinstance(value, np.ndarray | np.generic):
+        if not is_plain(value):
+            raise StructureError(str(refusal_of(value, "A component of an element")))
+        return _native(value) if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
+    if isinstance(value, bytes | Planned):
+        return value  # a dataset can be a component
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return _from_list(value)
+    if type(value) in _PYTHON_DTYPES:
+        return _python_number(np.asarray(value), _PYTHON_DTYPES[type(value)])
+    return _from_protocol(value)
+
+
+def _from_protocol(value: Any) -> Any:
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise StructureError(
+            "A component of an element must support NumPy's array protocols, got "
+            f"{type(value).__name__}, which failed with: {shown_clause(error)}. Convert it to a "
+            "NumPy array."
+        ) from error
+    return _to_bytes(array, value) if array.dtype.kind in "OUS" else _native(array)
+
+
+def _native(array: Any) -> Any:
+    """Returns an array in the machine's byte order: devices would take others' bytes for it."""
+    if array.dtype.isnative:
+        return array
+    swapped = array.astype(array.dtype.newbyteorder("="))
+    swapped.flags.writeable = False  # nobody else has it, so that it needs no second copy
+    return swapped
+
+
+def _from_list(value: list[Any]) -> Any:
+    if any(_has_dtype(item) for item in value):
+        value = [leaf_to_numpy(item) for item in value]
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueShapeError(
+            f"A list must be rectangular to become an array; NumPy's error: {shown_clause(error)}. "
+            "Use a tuple for components of different shapes."
+        ) from error
+    if array.dtype.kind in "OUS":
+        # Anew, because NumPy's own strings drop zero bytes at their end.
+        return _to_bytes(np.asarray(value, dtype=object), value)
+    if _has_python_numbers(value):
+        dtype = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind)
+        if array.dtype.kind == "f" and array.size and array.max() >= 2.0**63:
+            _require_exact(value)
+        # An empty list is float64 in NumPy and float32 in TensorFlow.
+        return array if dtype is None else _python_number(array, dtype)
+    return array
+
+
+def _require_exact(value: list[Any]) -> None:
+    """Refuses whole numbers that NumPy has rounded, since no integer type has all of them."""
+    numbers = np.asarray(value, dtype=object).ravel().tolist()
+    if all(type(number) is int for number in numbers):
+        raise _too_large(min(numbers), max(numbers))
+
+
+def _too_large(low: Any, high: Any) -> ValueShapeError:
+    return ValueShapeError(
+        f"Python integers become int32 as in TensorFlow, got {shown(low)} to {shown(high)}. "
+        "Convert them to np.int64."
+    )
+
+
+def _has_dtype(item: Any) -> bool:
+    return hasattr(item, "dtype") or hasattr(item, "__array__")
+
+
+def _has_python_numbers(value: list[Any]) -> bool:
+    """Returns whether the leaves are Python numbers, judged by the first leaf."""
+    item: Any = value
+    while isinstance(item, list | tuple):
+        if not item:
+            return True
+        item = item[0]
+    return type(item) in _PYTHON_DTYPES
+
+
+def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
+    if dtype is np.int32 and array.size:
+        low, high = array.min(), array.max()
+        if low < -(2**31) or high >= 2**31:
+            raise _too_large(low, high)
+    return array.astype(dtype)[()]
+
+
+def _to_bytes(array: np.ndarray[Any, Any], given: Any = None) -> Any:
+    """Returns strings as `bytes`, alone or in an array of dtype object."""
+    flat = [_text_to_bytes(item, given) for item in array.ravel().tolist()]
+    if array.ndim == 0:
+        return flat[0]
+    result = np.empty(len(flat), dtype=object)
+    result[:] = flat
+    return result.reshape(array.shape)
+
+
+def _text_to_bytes(item: Any, given: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    name = type(item if given is None else given).__name__
+    raise StructureError(
+        f"A component of an element must be numbers or strings, got {name}. "
+        "Convert it to a NumPy array, or leave it out."
+    )

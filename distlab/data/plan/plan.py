@@ -1,0 +1,259 @@
+"""The plan of a dataset: immutable nodes, opened for each read.
+
+An iteration calls `open_plan`, which builds a stream for every node. Operations
+that do not depend on values (shuffle, repeat, take, skip, shard, batch and the
+like) over a source held in arrays run on positions; the values are fetched at
+the end, a whole batch with one index operation.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from distlab.data.plan.engine import Element, Mapped, Stream
+from distlab.data.plan.nest import is_leaf, leaves, map_nest
+from distlab.data.plan.position_streams import PositionStream, RowStream
+from distlab.data.plan.positions import Ascending, Indices, Positions
+
+INFINITE_CARDINALITY = -1
+"""`Dataset.cardinality()` of a dataset without end."""
+UNKNOWN_CARDINALITY = -2
+"""`Dataset.cardinality()` of a dataset whose size is unknown before it is read."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One pass over a plan.
+
+    Attributes:
+      shuffles: For each shuffle of the plan, its seed and the number of the
+        pass, which together with `path` determine its order.
+      path: The numbers of the repetitions that enclose the place in the plan.
+      peek: Whether the pass only infers specs, so that the elements of a
+        one-shot iterator must be kept.
+    """
+
+    shuffles: Mapping[Node, tuple[int, int]] = field(default_factory=dict)
+    path: tuple[int, ...] = ()
+    peek: bool = False
+
+    def within(self, repetition: int) -> Reading:
+        """Returns the reading of one repetition of a part of the plan."""
+        return replace(self, path=(*self.path, repetition))
+
+
+Opener: TypeAlias = "Callable[[Node, Reading], Stream]"
+"""Opens an input as a stream of values, or of their positions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node(ABC):
+    """One operation of a plan and the nodes it reads from."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes it reads from."""
+        return ()
+
+    @abstractmethod
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over other inputs."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> Any:
+        """The nest of `TensorSpec` of its elements."""
+
+    @property
+    @abstractmethod
+    def cardinality(self) -> int:
+        """The number of elements, or one of the two constants of this module."""
+
+    @property
+    def extent(self) -> int | None:
+        """The number of positions in the source, None without positions."""
+        return None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the specs hold for every element; else they are those of the first one."""
+        return all(node.exact for node in self.inputs)
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether elements that were read can be read again, at no other place."""
+        return all(node.rereadable for node in self.inputs)
+
+    @abstractmethod
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the elements, computed one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """A node with one input, whose specs, cardinality and extent it keeps by default."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Its one input."""
+        return (self.input,)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over another input."""
+        return replace(self, input=inputs[0])
+
+    @property
+    def spec(self) -> Any:
+        """The input's."""
+        return self.input.spec
+
+    @property
+    def cardinality(self) -> int:
+        """The input's."""
+        return self.input.cardinality
+
+    @property
+    def extent(self) -> int | None:
+        """The input's."""
+        return self.input.extent
+
+
+class Source(Node):
+    """A source held in arrays: any position can be fetched at any time."""
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns itself: it has no inputs."""
+        assert not inputs
+        return self
+
+    @property
+    def extent(self) -> int | None:
+        """The number of elements; None of one without end."""
+        size = self.cardinality
+        return None if size == INFINITE_CARDINALITY else size
+
+    @functools.cached_property
+    def row_bytes(self) -> int:
+        """The bytes of one element; a string counts as one reference."""
+        return sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in leaves(self.spec))
+
+    def split(self, positions: Indices) -> list[Any]:
+        """Returns the values at positions (int64, 1-d), as a list."""
+        gathered = self.gather(positions)
+        if isinstance(gathered, np.ndarray):
+            return list(gathered)
+        if type(gathered) is tuple and gathered and all(map(is_leaf, gathered)):
+            return list(zip(*gathered, strict=True))
+        return [map_nest(operator.itemgetter(i), gathered) for i in range(len(positions))]
+
+    @abstractmethod
+    def gather(self, positions: Any) -> Any:
+        """Returns the nest of values at positions (int64, of any shape)."""
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens its values one by one."""
+        return open_plan(self, reading)
+
+
+class Order(Unary):
+    """A node that does not depend on values, so that it can run on positions."""
+
+    def rank(self, rank: int) -> int | None:
+        """Returns the rank of its elements' positions for positions of its input's.
+
+        None: this node runs on values only.
+        """
+        return rank
+
+
+class PlainOrder(Order):
+    """An order of single examples that can be computed a whole chunk at a time."""
+
+    @abstractmethod
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts its positions; `upstream` starts those of its input."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether each pass has the same order."""
+        return True
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yields the nodes of a plan, each once, outputs before inputs."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            yield current
+            waiting.extend(reversed(current.inputs))
+
+
+def open_plan(node: Node, reading: Reading) -> Stream:
+    """Opens a plan for reading its values."""
+    source = source_of(node)
+    if source is None:
+        return node.read(reading, open_plan)
+    if is_plain(node):
+        return RowStream(functools.partial(start_positions, node, reading), source)
+    return Mapped(_open_positions(node, reading), functools.partial(_fetch, source))
+
+
+def source_of(node: Node) -> Source | None:
+    """Returns the source whose positions the node orders, None if it does more."""
+    orders = []
+    while isinstance(node, Order):
+        orders.append(node)
+        node = node.input
+    rank: int | None = 0
+    for order in reversed(orders):
+        rank = None if rank is None else order.rank(rank)
+    return node if isinstance(node, Source) and rank is not None else None
+
+
+def is_plain(node: Node) -> bool:
+    """Returns whether the node yields single examples of a source in some order."""
+    while isinstance(node, PlainOrder):
+        node = node.input
+    return isinstance(node, Source)
+
+
+def is_steady(node: Node) -> bool:
+    """Returns whether every pass over a plain order is the same."""
+    while isinstance(node, PlainOrder):
+        if not node.steady:
+            return False
+        node = node.input
+    return True
+
+
+def start_positions(node: Node, reading: Reading) -> Positions:
+    """Starts the positions of a plain order."""
+    if isinstance(node, PlainOrder):
+        return node.order(reading, functools.partial(start_positions, node.input))
+    size = node.cardinality
+    return Ascending(sys.maxsize if size == INFINITE_CARDINALITY else size)
+
+
+def _open_positions(node: Node, reading: Reading) -> Stream:
+    if is_plain(node):
+        return PositionStream(functools.partial(start_positions, node, reading))
+    return node.read(reading, _open_positions)
+
+
+def _fetch(source: Source, element: Element) -> Element:
+    positions = element.value
+    return Element(source.gather(positions), positions.reshape(-1))

@@ -1,0 +1,1 @@
+"""Datasets divided over workers."""

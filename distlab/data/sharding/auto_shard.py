@@ -1,0 +1,221 @@
+"""auto_shard: the part of a dataset that one of several workers reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distlab.data._dataset import Dataset
+from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.plan import Node, Opener, Reading, Unary, walk
+from distlab.data.sharding.options import AutoShardPolicy
+from distlab.data.sources.files import Files
+from distlab.data.transforms.cache import FileCache
+from distlab.data.transforms.interleave import Interleave
+from distlab.data.transforms.prefetch import Prefetch
+from distlab.data.transforms.repeat import Repeat
+from distlab.data.transforms.shard import Shard, ShardHint
+from distlab.data.transforms.shuffle import Shuffle
+from distlab.errors import ArgumentTypeError, InvalidArgumentError
+from distlab.text.shown import shown
+
+_WHOLE = "0-of-1"
+_log = logging.getLogger("distlab")
+
+
+def auto_shard(
+    dataset: Dataset, num_workers: int, index: int, num_replicas: int | None = None
+) -> Dataset:
+    """Returns one worker's shard of a dataset, by the policy in its options.
+
+    When AUTO shards by data, each worker reads everything, and the logger
+    `distlab` warns about it.
+
+    Args:
+      dataset: The dataset that all workers define.
+      num_workers: The number of workers.
+      index: The number of this worker, from 0.
+      num_replicas: Ignored; accepted for compatibility with TensorFlow.
+
+    Returns:
+      A dataset. Under AUTO, FILE, DATA and HINT every example is in the shard of
+      one worker; under OFF it is in all of them.
+
+    Raises:
+      InvalidArgumentError: `index` is not below `num_workers`. Under FILE, the
+        dataset reads no files; during iteration, there are fewer files than
+        workers.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+      >>> dataset = dl.data.Dataset.range(7).with_options(options)
+      >>> print(*dl.data.auto_shard(dataset, num_workers=2, index=1))
+      1 3 5
+    """
+    del num_replicas
+    if not isinstance(dataset, Dataset):
+        raise ArgumentTypeError(
+            f"auto_shard needs a dl.data.Dataset, got {shown(dataset)}. Make one with "
+            "Dataset.from_generator or Dataset.from_tensor_slices."
+        )
+    if num_workers < 1 or not 0 <= index < num_workers:
+        raise InvalidArgumentError(
+            f"index must be the number of one of {num_workers} workers, 0 to {num_workers - 1}, "
+            f"got {index}"
+        )
+    plan = dataset.plan
+    policy = effective_policy(dataset)
+    if policy is AutoShardPolicy.FILE:
+        change = _shard_files(num_workers, index)
+        return dataset.with_plan(_rewrite(plan, _is_reader, change, f"{index}-of-{num_workers}"))
+    if policy is AutoShardPolicy.DATA:
+        if num_workers == 1:
+            return dataset
+        warn_of_reading_all(dataset, num_workers)
+        return dataset.shard(num_workers, index)
+    if policy is AutoShardPolicy.HINT:
+        change = _fill_hint(num_workers, index)
+        return dataset.with_plan(_rewrite(plan, _is_hint, change, f"{index}-of-{num_workers}"))
+    return dataset
+
+
+def effective_policy(dataset: Dataset) -> AutoShardPolicy:
+    """Returns the policy of a dataset, FILE or DATA in place of AUTO.
+
+    Raises:
+      InvalidArgumentError: The policy is FILE and the dataset reads no files, or it
+        is HINT and the dataset has no hint.
+    """
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    nodes = list(walk(dataset.plan))
+    if policy is AutoShardPolicy.AUTO:
+        by_file = any(map(_is_reader, nodes))
+        return AutoShardPolicy.FILE if by_file else AutoShardPolicy.DATA
+    if policy is AutoShardPolicy.FILE and not any(map(_is_reader, nodes)):
+        raise InvalidArgumentError(
+            "AutoShardPolicy.FILE divides the files of a dataset over the workers, and this "
+            "dataset reads none. Use AutoShardPolicy.DATA, or AUTO, which chooses."
+        )
+    if policy is AutoShardPolicy.HINT and not any(map(_is_hint, nodes)):
+        raise InvalidArgumentError(
+            "AutoShardPolicy.HINT divides a dataset at shard(SHARD_HINT, SHARD_HINT), and this "
+            "dataset has none. Add it, or use AutoShardPolicy.AUTO."
+        )
+    return policy
+
+
+def warn_of_reading_all(dataset: Dataset, num_workers: int) -> None:
+    """Logs that AUTO shards by data, so that each worker reads everything.
+
+    Args:
+      dataset: A dataset that is sharded by data.
+      num_workers: The number of workers.
+    """
+    if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
+        _log.warning(
+            "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "
+            "could be divided: each of the %d workers reads all of it and keeps its share. "
+            "Set auto_shard_policy to AutoShardPolicy.DATA to confirm that, or to OFF if each "
+            "worker has its own dataset already.",
+            num_workers,
+        )
+
+
+def _is_reader(node: Node) -> bool:
+    """Returns whether the node's input names files that one worker each can read."""
+    if isinstance(node, Files):
+        return True
+    if not isinstance(node, Interleave) or any(map(_is_reader, walk(node.input))):
+        return False
+    return any(map(_is_reader, walk(node.example())))
+
+
+def _is_hint(node: Node) -> bool:
+    return isinstance(node, ShardHint)
+
+
+def _rewrite(
+    node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node], part: str
+) -> Node:
+    """Returns the plan with the chosen nodes changed, and their inputs kept.
+
+    Files in which the plan keeps elements get the name of the worker's part.
+    """
+    if chosen(node):
+        return change(node)
+    inputs = [_rewrite(each, chosen, change, part) for each in node.inputs]
+    if isinstance(node, FileCache) and part != _WHOLE and any(map(chosen, walk(node.input))):
+        node = node.for_part(part)
+    return node.with_inputs(*inputs) if inputs else node
+
+
+def _shard_files(num_workers: int, index: int) -> Callable[[Node], Node]:
+    def change(reader: Node) -> Node:
+        (names,) = reader.inputs
+        return reader.with_inputs(_shard_names(names, num_workers, index))
+
+    return change
+
+
+def _shard_names(names: Node, num_workers: int, index: int) -> Node:
+    """Shards names below nodes that only change their order, which workers may not share."""
+    if isinstance(names, Shuffle | Repeat | Prefetch):
+        return names.with_inputs(_shard_names(names.input, num_workers, index))
+    return NotEmpty(Shard(names, num_workers, index), num_workers)
+
+
+def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
+    def change(hint: Node) -> Node:
+        (part,) = hint.inputs
+        return Shard(part, num_workers, index)
+
+    return change
+
+
+@dataclass(frozen=True, eq=False)
+class NotEmpty(Unary):
+    """A worker's file names; at least one is required."""
+
+    num_workers: int
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the names."""
+        return _NotEmptyStream(open_input(self.input, reading), self.num_workers)
+
+
+class _NotEmptyStream(Stream):
+    def __init__(self, parent: Stream, num_workers: int) -> None:
+        super().__init__(parent)
+        self._num_workers = num_workers
+
+    def __iter__(self) -> Reader:
+        return _NotEmptyReader(iter(self._parent), self._num_workers)
+
+
+class _NotEmptyReader(Reader):
+    def __init__(self, parent: Reader, num_workers: int) -> None:
+        super().__init__(parent)
+        self._num_workers = num_workers
+        self._empty = True
+
+    def __next__(self) -> Element:
+        element: Element | None = next(self._parent, None)
+        if element is not None:
+            self._empty = False
+            return element
+        if not self._empty:
+            raise StopIteration
+        raise InvalidArgumentError(
+            f"There are fewer files than the {self._num_workers} workers, so that a worker has "
+            "none. Use at least one file for each worker, or AutoShardPolicy.DATA."
+        )
+
+    def get_state(self) -> State:
+        return {"empty": self._empty, "parent": self._parent.get_state()}
+
+    def set_state(self, state: State) -> None:
+        self._empty = state["empty"]
+        self._parent.set_state(state["parent"])

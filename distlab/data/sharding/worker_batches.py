@@ -1,0 +1,226 @@
+"""The batches of one worker's replicas, for a dataset distributed over several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from distlab.data._dataset import Dataset
+from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.nest import leaves
+from distlab.data.plan.plan import Node, Opener, Order, Reading, Unary
+from distlab.data.plan.rows import row_count, rows
+from distlab.data.plan.spec import batch_spec, row_spec
+from distlab.data.sharding.auto_shard import auto_shard, effective_policy
+from distlab.data.sharding.options import AutoShardPolicy
+from distlab.data.transforms.batch import Batch
+from distlab.data.transforms.cache import FileCache
+from distlab.data.transforms.concatenate import Concatenate
+from distlab.data.transforms.directed import Directed
+from distlab.data.transforms.filter import Filter
+from distlab.data.transforms.map import Map
+from distlab.data.transforms.padded_batch import PaddedBatch
+from distlab.data.transforms.ragged_batch import RaggedBatch
+from distlab.data.transforms.rebatch import Rebatch
+from distlab.errors import NotBatchedError
+
+
+def worker_batches(
+    dataset: Dataset, num_workers: int, worker_index: int, replicas_per_worker: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yields the batches of one worker's replicas, step by step.
+
+    Global batches are divided over all replicas of all workers. Under DATA, each
+    batch is cut into equal parts, which the workers receive in turns; under FILE
+    and OFF, each worker cuts its own batches so that all workers together receive
+    one global batch in a step.
+
+    Args:
+      dataset: A dataset batched by the global batch size.
+      num_workers: The number of workers.
+      worker_index: The number of this worker, from 0.
+      replicas_per_worker: The number of replicas on each worker.
+
+    Yields:
+      One batch for each replica; in the last step some may be empty.
+
+    Raises:
+      NotBatchedError: There are several replicas, and elements have no first
+        dimension to divide.
+      InvalidArgumentError: The shard policy does not fit the dataset, or
+        `worker_index` is not below `num_workers`.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+      >>> dataset = dl.data.Dataset.range(12).batch(8).with_options(options)
+      >>> for step in dl.data.worker_batches(dataset, 2, worker_index=1, replicas_per_worker=2):
+      ...     print(*step)
+      [2 3] [6 7]
+      [9] [11]
+    """
+    replicas = num_workers * replicas_per_worker
+    if replicas > 1:
+        dataset = divided(dataset, num_workers, worker_index, replicas_per_worker)
+    return _steps(auto_shard(dataset, num_workers, worker_index), replicas_per_worker)
+
+
+def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
+    """Cuts global batches into those of single replicas.
+
+    Args:
+      dataset: A dataset batched by the global batch size.
+      num_workers: The number of workers.
+      index: The number of this worker, from 0.
+      per_worker: The number of replicas on each worker.
+
+    Returns:
+      A dataset of the replicas' batches.
+
+    Raises:
+      NotBatchedError: Elements have no first dimension to divide.
+      InvalidArgumentError: The shard policy does not fit the dataset.
+    """
+    specs = list(leaves(dataset.element_spec))
+    if not all(spec.rank for spec in specs):
+        raise NotBatchedError(
+            "A dataset is divided over replicas along the first dimension of its elements, and "
+            f"these have none: {dataset.element_spec}. Call batch(global_batch_size) before."
+        )
+    size = global_batch_size(dataset.plan)
+    if effective_policy(dataset) is AutoShardPolicy.DATA or size is None:
+        return dataset.with_plan(Divide(dataset.plan, num_workers * per_worker))
+    sizes = batch_sizes_for_worker(size, num_workers, per_worker, index)
+    return dataset.with_plan(Rebatch(dataset.plan, sizes, False))
+
+
+def batch_sizes_for_worker(
+    global_batch: int, num_workers: int, replicas_per_worker: int, worker_index: int
+) -> tuple[int, ...]:
+    """Returns the batch sizes of a worker, which it repeats in turn.
+
+    They differ by at most one. In each step all replicas of all workers together
+    receive `global_batch` examples: workers are at different places of the cycle.
+
+    Args:
+      global_batch: The number of examples in a global batch.
+      num_workers: The number of workers.
+      replicas_per_worker: The number of replicas on each worker.
+      worker_index: The number of this worker, from 0.
+
+    Returns:
+      `num_workers * replicas_per_worker` sizes whose sum is `global_batch`.
+    """
+    replicas = num_workers * replicas_per_worker
+    small, larger = divmod(global_batch, replicas)
+    sizes = (small + 1,) * larger + (small,) * (replicas - larger)
+    offset = worker_index * replicas_per_worker
+    return sizes[offset:] + sizes[:offset]
+
+
+def global_batch_size(plan: Node) -> int | None:
+    """Returns the size of a plan's full batches; None if it is unknown.
+
+    The specs have it when all elements have one size, otherwise the `batch` that
+    made the first dimension.
+    """
+    node = plan
+    while True:
+        if isinstance(node, Batch | PaddedBatch | RaggedBatch):
+            return node.size
+        if isinstance(node, Rebatch):
+            return node.sizes[0] if len(set(node.sizes)) == 1 else None
+        if isinstance(node, Concatenate | Directed):
+            parts = node.parts if isinstance(node, Directed) else node.inputs
+            found = {global_batch_size(part) for part in parts}
+            return found.pop() if len(found) == 1 else None
+        if not isinstance(node, Unary) or not _keeps_rows(node):
+            break
+        node = node.input
+    sizes = {spec.shape[0] if spec.rank else None for spec in leaves(plan.spec)}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _keeps_rows(node: Unary) -> bool:
+    """Returns whether elements keep their first dimension, as far as is known."""
+    return type(node).spec is Unary.spec or isinstance(node, Map | Filter | FileCache)
+
+
+@dataclass(frozen=True, eq=False)
+class Divide(Order):
+    """Cuts each element into `parts` with equal numbers of rows; the last may be empty.
+
+    Of n rows the first parts have ceil(n / parts) each, until none are left.
+    """
+
+    parts: int
+
+    @property
+    def spec(self) -> Any:
+        """The specs of a part."""
+        return batch_spec(row_spec(self.input.spec), None)
+
+    @property
+    def cardinality(self) -> int:
+        """The input's, times the number of parts."""
+        size = self.input.cardinality
+        return size if size < 0 else size * self.parts
+
+    def rank(self, rank: int) -> int | None:
+        """The same; rows of the source's own elements have no positions."""
+        return rank or None
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the parts."""
+        return _DivideStream(open_input(self.input, reading), self.parts)
+
+
+class _DivideStream(Stream):
+    def __init__(self, parent: Stream, parts: int) -> None:
+        super().__init__(parent)
+        self._parts = parts
+
+    def __iter__(self) -> Reader:
+        return _DivideReader(iter(self._parent), self._parts)
+
+
+class _DivideReader(Reader):
+    def __init__(self, parent: Reader, parts: int) -> None:
+        super().__init__(parent)
+        self._parts, self._next = parts, 0
+        self._before = parent.get_state()
+        self._element: Element | None = None
+
+    def __next__(self) -> Element:
+        if self._element is None or self._next == self._parts:
+            before = self._parent.get_state()
+            self._element, self._next = next(self._parent), 0
+            self._before = before
+        count = row_count(self._element)
+        share = -(-count // self._parts)
+        start = min(count, share * self._next)
+        self._next += 1
+        return rows(self._element, start, min(count, start + share))
+
+    def get_state(self) -> State:
+        return {"before": self._before, "next": self._next}
+
+    def set_state(self, state: State) -> None:
+        self._before, self._next = state["before"], state["next"]
+        self._parent.set_state(self._before)
+        self._element = next(self._parent, None) if self._next else None
+
+
+def _steps(dataset: Dataset, replicas: int) -> Iterator[tuple[Any, ...]]:
+    batch: list[Element] = []
+    for element in dataset.elements():
+        batch.append(element)
+        if len(batch) == replicas:
+            yield tuple(part.value for part in batch)
+            batch = []
+    if batch:
+        missing = replicas - len(batch)
+        batch += [rows(batch[0], 0, 0)] * missing
+        yield tuple(part.value for part in batch)

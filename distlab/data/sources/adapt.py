@@ -1,0 +1,181 @@
+"""as_dataset: iterables of other libraries as datasets."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grain
+
+from distlab.data.plan.convert import to_own
+from distlab.data.plan.engine import Element, Mapped, Stream
+from distlab.data.plan.nest import map_nest
+from distlab.data.plan.plan import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Node,
+    Opener,
+    Reading,
+)
+from distlab.data.plan.replay import ReplayStream
+from distlab.data.plan.spec import TensorSpec, spec_of
+from distlab.errors import InvalidArgumentError, OneShotError, StructureError
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted(Node):
+    """The elements of an iterable, converted to NumPy."""
+
+    iterable: Iterable[Any]
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns itself: it has no inputs."""
+        assert not inputs
+        return self
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The spec of the first element, with None for first dimensions.
+
+        Raises:
+          InvalidArgumentError: The iterable has no element.
+        """
+        first = next(iter(self.read(Reading(peek=True), _no_input)), None)
+        if first is None:
+            raise InvalidArgumentError(
+                f"This {type(self.iterable).__name__} has no elements, so their specs are unknown. "
+                "Leave it out, or use Dataset.from_generator with an output_signature."
+            )
+        return map_nest(_varying, spec_of(first.value))
+
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
+    @functools.cached_property
+    def cardinality(self) -> int:
+        """The result of `len`, where the iterable has one."""
+        try:
+            size = len(self.iterable)  # type: ignore[arg-type]
+        except (TypeError, NotImplementedError):
+            return UNKNOWN_CARDINALITY
+        return INFINITE_CARDINALITY if size >= sys.maxsize else size
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether it is Grain's: another iteration may have another order."""
+        return isinstance(self.iterable, grain.IterDataset)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens the elements of an iteration."""
+        if isinstance(self.iterable, grain.IterDataset):
+            return Mapped(self.iterable, _wrap)  # keeps Grain's own positions
+        return ReplayStream(lambda: map(_element, iter(self.iterable)))
+
+
+@dataclass(frozen=True, eq=False)
+class OneShot(Adapted):
+    """An iterator, which can be read once. Elements read for their spec are kept until then."""
+
+    _peeks: list[Any] = field(default_factory=list, init=False)
+    _readings: list[Reading] = field(default_factory=list, init=False)
+
+    @property
+    def cardinality(self) -> int:
+        """Not known."""
+        return UNKNOWN_CARDINALITY
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens the elements that are left.
+
+        Raises:
+          OneShotError: During iteration, the iterator was read before.
+        """
+        return ReplayStream(functools.partial(self._start, reading))
+
+    def _start(self, reading: Reading) -> Iterator[Any]:
+        if self._readings:
+            raise OneShotError(
+                f"This {type(self.iterable).__name__} can be read only once, and was read before. "
+                "Use Dataset.from_generator with a function that makes one, or an iterable that "
+                "supports repeated iter() calls."
+            )
+        if reading.peek:
+            return self._peeked()
+        self._readings.append(reading)
+        return self._consume()
+
+    def _peeked(self) -> Iterator[Any]:
+        number = 0
+        while number < len(self._peeks) or self._peek_one():
+            yield self._peeks[number]
+            number += 1
+
+    def _peek_one(self) -> bool:
+        for value in self.iterable:
+            self._peeks.append(_element(value))
+            return True
+        return False
+
+    def _consume(self) -> Iterator[Any]:
+        while self._peeks:
+            yield self._peeks.pop(0)
+        yield from map(_element, self.iterable)
+
+
+def adapted(source: Any) -> Node:
+    """Returns the plan that reads an iterable.
+
+    Raises:
+      StructureError: `source` is not iterable, or is an array or a nest of arrays,
+        which could mean one element or its rows.
+    """
+    if isinstance(source, tuple | Mapping) or _is_array(source):
+        raise StructureError(
+            f"A dataset must be an iterable of batches, got a {type(source).__name__} of data. "
+            "Use distlab.data.Dataset.from_tensor_slices for a dataset of its rows."
+        )
+    if isinstance(source, grain.IterDataset):
+        return Adapted(source)
+    try:
+        iterator = iter(source)
+    except TypeError:
+        raise StructureError(
+            f"A dataset must be an iterable of batches, got {type(source).__name__}. "
+            "Use distlab.data.Dataset, a list of batches, a data loader or a generator."
+        ) from None
+    return OneShot(source) if iterator is source else Adapted(source)
+
+
+def _is_array(source: Any) -> bool:
+    return isinstance(source, str | bytes) or (
+        hasattr(source, "__array__") and not isinstance(source, list)
+    )
+
+
+def _element(value: Any) -> Any:
+    """Converts an element; a data loader's list of arrays becomes a tuple of components."""
+    if isinstance(value, list) and value and all(_is_component(part) for part in value):
+        value = tuple(_element(part) for part in value)
+    return to_own(value)
+
+
+def _is_component(part: Any) -> bool:
+    is_array = hasattr(part, "__array__") and getattr(part, "ndim", 0) > 0
+    return is_array or isinstance(part, tuple | Mapping)
+
+
+def _wrap(value: Any) -> Element:
+    return Element(_element(value), None)
+
+
+def _varying(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec((None, *spec.shape[1:]), spec.dtype) if spec.rank else spec
+
+
+def _no_input(node: Node, reading: Reading) -> Stream:
+    raise AssertionError(f"{node} has no input to open in {reading}")

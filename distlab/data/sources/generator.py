@@ -1,0 +1,282 @@
+"""from_generator: the values that a Python generator function yields."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from distlab.data.plan.convert import leaf_to_numpy, to_own
+from distlab.data.plan.engine import Stream
+from distlab.data.plan.memory import own
+from distlab.data.plan.nest import describe, is_namedtuple, leaves, map_nest
+from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
+from distlab.data.plan.replay import ReplayStream
+from distlab.data.plan.spec import TensorSpec, checked_dtype, spec_of
+from distlab.errors import (
+    InvalidArgumentError,
+    OneShotError,
+    StructureError,
+    ValueShapeError,
+)
+from distlab.text.shown import shown
+from distlab.values.plain_arrays import refusal_of, unshared
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """The signature of one component.
+
+    Attributes:
+      dtype: The element type.
+      shape: The dimensions, None for unknown ones; None allows any shape.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Generator(Node):
+    """Calls `function(*args)` for each pass and yields its values.
+
+    Attributes:
+      function: A function that returns an iterable.
+      args: The function's arguments, NumPy values of the dataset's own.
+      signature: A nest of `Component`; None allows elements of any form.
+    """
+
+    function: Callable[..., Iterable[Any]]
+    args: tuple[Any, ...]
+    signature: Any
+    _read: list[Callable[[], Any]] = field(default_factory=list, init=False)
+    """Returns the iterator that the last call returned, if it can be read once."""
+    _peeked: list[Any] = field(default_factory=list, init=False)
+    """Values that were read from it for their spec, until it is read."""
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns itself: it has no inputs."""
+        assert not inputs
+        return self
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The signature's specs, or without shapes those of the first element."""
+        if self.exact:
+            return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
+        values = self._values()
+        first = next(values, None)
+        if self._read and first is not None:
+            self._peeked.append(first)
+        first = None if first is None else self._element(first)
+        if first is None:
+            raise InvalidArgumentError(
+                "The generator yields no elements, so their specs are unknown. Pass "
+                "output_signature to from_generator."
+            )
+        return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the signature has the shapes."""
+        signature = self.signature
+        return signature is not None and all(c.shape is not None for c in leaves(signature))
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown."""
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def rereadable(self) -> bool:
+        """No: another call may yield others, or wait for them."""
+        return False
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens the values of a new call."""
+        return ReplayStream(self._elements)
+
+    def _elements(self) -> Iterator[Any]:
+        for value in self._values():
+            yield self._element(value)
+
+    def _element(self, value: Any) -> Any:
+        return to_own(value) if self.signature is None else self._converted(value)
+
+    def _values(self) -> Iterator[Any]:
+        """Calls the function, and yields what it yields.
+
+        Raises:
+          StructureError: It returns no iterable.
+          OneShotError: It returns an iterator that it returned before.
+        """
+        # A generator that shuffles its arguments in place must not do so for the next pass.
+        values: Any = self.function(*map_nest(unshared, self.args))
+        if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
+            raise StructureError(
+                "The generator function of from_generator must return an iterable, got "
+                f"{shown(values)}. Write a function with yield, or return a list."
+            )
+        again = bool(self._read) and values is self._read[0]()
+        peeked, self._peeked[:] = list(self._peeked), []
+        if again and not peeked:
+            raise OneShotError(
+                f"The function of from_generator returned the {type(values).__name__} that it had "
+                "returned before, which can be read only once: another iteration would be empty. "
+                "Have it make a new one at each call, as a function with yield does."
+            )
+        self._read[:] = [_reference(values)] if _can_be_read_once(values) else []
+        if again:
+            yield from peeked
+        for value in values:  # noqa: UP028 - `yield from` would close what the user still holds
+            yield value
+
+    def _converted(self, value: Any) -> Any:
+        components = map_nest(_component, self.signature, _like(self.signature, value))
+        return map_nest(own, components)
+
+
+def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
+    """Returns the nest of `Component` that from_generator's arguments describe.
+
+    Raises:
+      InvalidArgumentError: A signature is combined with types or shapes.
+      StructureError: The structures of types and shapes differ, or a dtype has fields.
+    """
+    if output_signature is not None:
+        if output_types is not None or output_shapes is not None:
+            raise InvalidArgumentError(
+                "from_generator accepts output_signature, or output_types with output_shapes, but "
+                "not both. Leave one out."
+            )
+        return map_nest(lambda spec: Component(*_described(spec)), output_signature)
+    if output_types is None:
+        if output_shapes is not None:
+            raise InvalidArgumentError(
+                "from_generator accepts output_shapes only with output_types"
+            )
+        return None
+    if output_shapes is None:
+        return map_nest(lambda dtype: Component(_dtype(dtype), None), output_types)
+    return map_nest(
+        lambda dtype, shape: Component(_dtype(dtype), _shape(shape.of)),
+        output_types,
+        _shapes_like(output_types, output_shapes),
+    )
+
+
+def _can_be_read_once(values: Any) -> bool:
+    """Returns whether it is an iterator of Python's own; a user's may begin anew when asked."""
+    own = type(values).__module__ in {"builtins", "itertools", "_io"}
+    return own and iter(values) is values
+
+
+def _reference(values: Any) -> Callable[[], Any]:
+    """Returns what returns an iterator; a generator ends, and closes its files, when dropped."""
+    return weakref.ref(values) if isinstance(values, GeneratorType) else lambda: values
+
+
+def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
+    if not (hasattr(spec, "dtype") and hasattr(spec, "shape")):
+        raise StructureError(
+            "output_signature of from_generator must be a nest of specs, got "
+            f"{shown(spec)}. Write dl.data.TensorSpec(shape, dtype)."
+        )
+    return _dtype(spec.dtype), _shape(spec.shape)
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A shape, wrapped because a tuple would be a branch of the nest."""
+
+    of: Any
+
+
+def _shapes_like(types: Any, shapes: Any) -> Any:
+    if isinstance(types, dict) and isinstance(shapes, dict) and set(types) == set(shapes):
+        return {key: _shapes_like(part, shapes[key]) for key, part in types.items()}
+    if isinstance(types, tuple) and isinstance(shapes, tuple | list) and len(types) == len(shapes):
+        return tuple(_shapes_like(*pair) for pair in zip(types, shapes, strict=True))
+    if isinstance(types, dict | tuple):
+        raise StructureError(
+            "output_shapes of from_generator must have the structure of output_types, "
+            f"{describe(types)}, got {shown(shapes)}"
+        )
+    return _Leaf(shapes)
+
+
+def _shape(shape: Any) -> tuple[int | None, ...] | None:
+    """Returns the dimensions of a shape; None if even their number is unknown."""
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return None
+    return tuple(None if size is None else int(size) for size in shape)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns NumPy's dtype; strings of any kind are `bytes` in arrays of objects."""
+    found = checked_dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if found.names:
+        raise StructureError(
+            f"A component of an element has one dtype, got one with the fields {found.names}. "
+            "Make a dict of them: one component for each field."
+        )
+    return np.dtype(object) if found.kind in "OUS" else found
+
+
+def _like(signature: Any, value: Any) -> Any:
+    """Converts lists to the tuple types of the signature."""
+    if isinstance(signature, tuple) and isinstance(value, list | tuple):
+        if len(signature) != len(value):
+            raise StructureError(
+                "The generator must yield elements of the structure "
+                f"{describe(signature)}, got {len(value)} components"
+            )
+        parts = [_like(*pair) for pair in zip(signature, value, strict=True)]
+        return type(signature)(*parts) if is_namedtuple(signature) else tuple(parts)
+    if isinstance(signature, dict) and isinstance(value, dict) and set(signature) == set(value):
+        return {key: _like(part, value[key]) for key, part in signature.items()}
+    return value
+
+
+def _component(promised: Component, value: Any) -> Any:
+    if refusal := refusal_of(value, "A component of an element"):
+        raise StructureError(refusal)
+    try:
+        if promised.dtype == object:
+            array = leaf_to_numpy(value)
+        else:
+            array = _as_promised(np.asarray(value), promised.dtype)[()]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueShapeError(
+            f"The generator must yield {promised.dtype} here, got {shown(value)}: {error}. Convert "
+            "it in the generator, or promise another dtype."
+        ) from error
+    shape = np.shape(array)
+    if promised.shape is not None and not _fits(shape, promised.shape):
+        raise ValueShapeError(
+            f"The generator must yield shape {promised.shape} here, got {shape}. "
+            "Use None in output_shapes for dimensions that vary."
+        )
+    return array
+
+
+def _as_promised(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Refuses numbers that no integer of the dtype equals, which astype would wrap or cut off."""
+    with np.errstate(invalid="ignore"):  # nan, say, which is refused
+        converted = array.astype(dtype, copy=False)
+    if dtype.kind in "iu" and array.dtype.kind in "iufV" and not np.can_cast(array.dtype, dtype):
+        changed = converted != array
+        if changed.any():
+            raise OverflowError(f"{array[changed].flat[0]} does not fit {dtype}")
+    return converted
+
+
+def _fits(shape: tuple[int, ...], promised: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(promised) and all(
+        size is None or size == got for size, got in zip(promised, shape, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Transformations of elements and of their order."""

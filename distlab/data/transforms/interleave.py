@@ -1,0 +1,243 @@
+"""interleave and flat_map: a dataset for each element, several read in turns."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.first_result import spec_of_results
+from distlab.data.plan.nest import call_with
+from distlab.data.plan.parallel import Stopwatch
+from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary, open_plan
+from distlab.data.plan.spec import zeros
+from distlab.data.transforms.prefetch import PrefetchStream, begin
+from distlab.errors import StructureError
+
+OpenPart = Callable[[int, Element], Stream]
+"""Opens the part for an element, with the element's number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interleave(Unary):
+    """Reads the datasets that `make_plan` makes of the elements, `cycle_length` at a time.
+
+    Attributes:
+      make_plan: A function from an element's value to a plan.
+      cycle_length: The number of plans that are open at a time.
+      block_length: The number of consecutive elements from one plan.
+      threads: The number of open plans that threads read ahead; -1 chooses, None
+        means none.
+    """
+
+    make_plan: Callable[..., Node]
+    cycle_length: int
+    block_length: int
+    threads: int | None
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of the plan for the first element."""
+        return spec_of_results(self.input, lambda value: self._make(value).spec)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown, because the function decides."""
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def extent(self) -> int | None:
+        """None: positions in several sources would be ambiguous."""
+        return None
+
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
+    def example(self) -> Node:
+        """Returns the plan for the input's first element, or for zeros without one."""
+        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
+        return self._make(zeros(self.input.spec) if first is None else first.value)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the elements of all datasets."""
+
+        def open_part(number: int, element: Element) -> Stream:
+            return open_plan(self._make(element.value), reading.within(number))
+
+        outer = open_input(self.input, reading)
+        return InterleaveStream(
+            outer, open_part, self.cycle_length, self.block_length, self.threads
+        )
+
+    def _make(self, value: Any) -> Node:
+        plan: Node = call_with(self.make_plan, value)
+        return plan
+
+
+def plan_maker(verb: str, make_dataset: Callable[..., Any]) -> Callable[..., Node]:
+    """Returns a function that makes the plan of the dataset which `make_dataset` returns."""
+
+    def make(*parts: Any) -> Node:
+        dataset = make_dataset(*parts)
+        plan = getattr(dataset, "plan", None)
+        if not isinstance(plan, Node):
+            raise StructureError(
+                f"The function of {verb} must return a Dataset, got {type(dataset).__name__}. Use "
+                "map for other values."
+            )
+        return plan
+
+    return make
+
+
+class InterleaveStream(Stream):
+    """The elements of parts, which are opened in order of the outer elements."""
+
+    def __init__(
+        self,
+        outer: Stream,
+        open_part: OpenPart,
+        cycle_length: int,
+        block_length: int,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__(outer)
+        self._open_part = open_part
+        self._cycle_length, self._block_length = cycle_length, block_length
+        self._threads = threads
+
+    def __iter__(self) -> Reader:
+        """Starts a pass."""
+        return _InterleaveReader(
+            iter(self._parent),
+            self._open_part,
+            self._cycle_length,
+            self._block_length,
+            self._threads,
+        )
+
+
+@dataclass
+class _Part:
+    """An open part, with the state needed to open it again."""
+
+    number: int
+    before: State
+    reader: Reader
+
+
+class _InterleaveReader(Reader):
+    """Cycles through the slots as tf.data does: a part that ends passes its turn on."""
+
+    def __init__(
+        self,
+        outer: Reader,
+        open_part: OpenPart,
+        cycle_length: int,
+        block_length: int,
+        threads: int | None,
+    ) -> None:
+        super().__init__(outer)
+        self._open_part = open_part
+        self._threads = 0 if threads is None else threads
+        self._watch = Stopwatch() if self._threads < 0 else None
+        self._slots: list[_Part | None] = [None] * cycle_length
+        self._block_length = block_length
+        self._slot = self._taken = self._opened = 0
+        self._outer_ended = False
+
+    def __next__(self) -> Element:
+        if not self._opened:
+            for slot in range(min(self._threads, len(self._slots))):
+                self._open_next(slot)
+        while not self._outer_ended or any(self._slots):
+            part = self._slots[self._slot]
+            if part is None:
+                if not self._open_next(self._slot):
+                    self._advance()
+                continue
+            try:
+                element = self._read(part.reader)
+            except StopIteration:
+                part.reader.close()
+                self._slots[self._slot] = None
+                if self._slot < self._threads:
+                    # Its successor is read ahead until the next turn.
+                    self._open_next(self._slot)
+                self._advance()
+                continue
+            self._taken += 1
+            if self._taken == self._block_length:
+                self._advance()
+            return element._replace(indices=None)
+        raise StopIteration
+
+    def get_state(self) -> State:
+        return {
+            "outer": self._parent.get_state(),
+            "outer_ended": self._outer_ended,
+            "turn": [self._slot, self._taken, self._opened],
+            "slots": [
+                part and [part.number, part.before, part.reader.get_state()] for part in self._slots
+            ],
+        }
+
+    def set_state(self, state: State) -> None:
+        self._close_parts()
+        self._slots = [
+            slot and self._reopen(number, *slot) for number, slot in enumerate(state["slots"])
+        ]
+        self._slot, self._taken, self._opened = state["turn"]
+        self._outer_ended = state["outer_ended"]
+        self._parent.set_state(state["outer"])
+
+    def close(self) -> None:
+        """Closes the parts that are open."""
+        self._close_parts()
+        super().close()
+
+    def _close_parts(self) -> None:
+        for part in getattr(self, "_slots", ()):
+            if part is not None:
+                part.reader.close()
+
+    def _read(self, reader: Reader) -> Element:
+        return reader.__next__() if self._watch is None else self._watch.time(reader.__next__)
+
+    def _start(self, slot: int, stream: Stream) -> Reader:
+        """Starts a part; a thread reads it ahead if its slot has one."""
+        if self._watch is not None and self._watch.says_parallel:
+            self._threads, self._watch = len(self._slots), None
+        if slot >= self._threads:
+            return iter(stream)
+        return iter(PrefetchStream(stream, self._block_length + 1))
+
+    def _open_next(self, slot: int) -> bool:
+        """Opens the next part in a slot; returns whether there was one."""
+        if self._outer_ended:
+            return False
+        before = self._parent.get_state()
+        element: Element | None = next(self._parent, None)
+        if element is None:
+            self._outer_ended = True
+            return False
+        reader = self._start(slot, self._open_part(self._opened, element))
+        begin(reader)
+        self._slots[slot] = _Part(self._opened, before, reader)
+        self._opened += 1
+        return True
+
+    def _reopen(self, slot: int, number: int, before: State, position: State) -> _Part:
+        self._parent.set_state(before)
+        reader = self._start(slot, self._open_part(number, next(self._parent)))
+        reader.set_state(position)
+        begin(reader)
+        return _Part(number, before, reader)
+
+    def _advance(self) -> None:
+        self._slot = (self._slot + 1) % len(self._slots)
+        self._taken = 0

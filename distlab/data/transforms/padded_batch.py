@@ -1,0 +1,257 @@
+"""padded_batch: elements of different shapes padded to one, and stacked."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data.plan.convert import leaf_to_numpy
+from distlab.data.plan.engine import Element, Stream, stacked
+from distlab.data.plan.memory import aligned_empty
+from distlab.data.plan.nest import describe, is_leaf, leaves, map_nest
+from distlab.data.plan.plan import Opener, Reading, Unary
+from distlab.data.plan.spec import TensorSpec, refuse_datasets
+from distlab.data.transforms.batch import batch_count, joined_indices, require_alike
+from distlab.errors import InvalidArgumentError, StructureError
+from distlab.text.shown import shown
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch(Unary):
+    """Pads `size` elements to one shape and stacks them along a new first dimension.
+
+    Attributes:
+      size: The number of elements in a batch.
+      drop_remainder: Whether to drop a last batch with fewer.
+      padded_shapes: For each component the shape to pad to, in the structure of an
+        element; None for a dimension as long as the longest of the batch. None pads
+        every dimension so.
+      padding_values: A scalar for each component, or one for all; None is 0.
+    """
+
+    size: int
+    drop_remainder: bool
+    padded_shapes: Any
+    padding_values: Any
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The padded shapes, with a new first dimension."""
+        first = self.size if self.drop_remainder else None
+        specs = self.input.spec
+        refuse_datasets("padded_batch", specs)
+        shapes, _ = self._targets(specs)
+
+        def padded(spec: TensorSpec) -> TensorSpec:
+            target = next(shapes)
+            if target is None:
+                # Shapes of a first element only do not tell the length of the longest.
+                target = spec.shape if self.input.exact else (None,) * spec.rank
+            _check_shape(target, spec.shape)
+            return TensorSpec((first, *target), spec.dtype)
+
+        return map_nest(padded, specs)
+
+    @property
+    def cardinality(self) -> int:
+        """The number of batches."""
+        return batch_count(self.input.cardinality, self.size, drop_remainder=self.drop_remainder)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the batches."""
+        stream = open_input(self.input, reading)
+        return stacked(stream, self.size, self._stack, drop_remainder=self.drop_remainder)
+
+    def _stack(self, elements: Sequence[Element]) -> Element:
+        first = elements[0].value
+        shapes, values = self._targets(first)
+        stack = functools.partial(_stack_padded, shapes, values)
+        value = map_nest(stack, *(element.value for element in elements))
+        return Element(value, joined_indices(elements))
+
+    def _targets(self, like: Any) -> tuple[Iterator[Shape | None], Iterator[Any]]:
+        """Returns the padded shape and the padding value of each component of `like`."""
+        shapes: Iterator[Any] = iter([None] * len(list(leaves(like))))
+        if self.padded_shapes is not None:
+            shapes = iter(shapes_like(like, self.padded_shapes))
+        values = self.padding_values
+        if is_leaf(values):
+            return shapes, iter([values] * len(list(leaves(like))))
+        return shapes, _up_to("padding_values", like, values)
+
+
+def shapes_like(like: Any, padded_shapes: Any) -> list[Shape]:
+    """Returns the padded shapes of the components of `like`.
+
+    Raises:
+      StructureError: The structures differ.
+      InvalidArgumentError: A part is not a shape.
+    """
+    return [_shape(each) for each in _up_to("padded_shapes", like, padded_shapes)]
+
+
+def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
+    """Yields the parts of `given` at the leaves of `like`, which may be tuples themselves.
+
+    Raises:
+      StructureError: The structures differ.
+    """
+    if is_leaf(like):
+        yield given
+        return
+    if isinstance(like, Mapping):
+        same = isinstance(given, Mapping) and set(given) == set(like)
+        pairs = [(part, given[key]) for key, part in like.items()] if same else []
+    else:
+        same = isinstance(given, tuple | list) and len(given) == len(like)
+        pairs = list(zip(like, given, strict=True)) if same else []
+    if not same:
+        raise StructureError(
+            f"{name} of padded_batch must have the structure of an element, {describe(like)}, "
+            f"got {shown(given)}. Give one entry for each component."
+        )
+    for pair in pairs:
+        yield from _up_to(name, *pair)
+
+
+def _shape(given: Any) -> Shape:
+    """Returns a padded shape; -1 in it means None.
+
+    Raises:
+      InvalidArgumentError: It is not a shape.
+    """
+    try:
+        if isinstance(given, str | bytes | set | Mapping):
+            raise TypeError
+        sizes = [given] if not np.iterable(given) else given
+        shape = tuple(None if size is None or size == -1 else _size(size) for size in sizes)
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        raise InvalidArgumentError(
+            "A shape in padded_shapes of padded_batch must be a sequence of sizes, with None for "
+            f"the longest of a batch, got {shown(given)}. Write for example [None, 3]."
+        ) from None
+    return shape
+
+
+def _size(given: Any) -> int:
+    size = operator.index(given)
+    if isinstance(given, bool) or not 0 <= size < 1 << 31:
+        raise ValueError
+    return size
+
+
+def _check_shape(target: Shape, shape: Shape) -> None:
+    """Checks that a component can be padded to a shape.
+
+    Raises:
+      InvalidArgumentError: The ranks differ, or the component is larger.
+    """
+    if len(target) != len(shape):
+        raise InvalidArgumentError(
+            f"The padded shape {list(target)} of padded_batch must have as many dimensions as the "
+            f"component, whose shape is {list(shape)}. Give one size, or None, for each."
+        )
+    for most, size in zip(target, shape, strict=True):
+        if most is not None and size is not None and size > most:
+            raise InvalidArgumentError(
+                f"padded_batch can't pad shape {list(shape)} to {list(target)}, which is smaller. "
+                "Use None for a dimension as long as the longest of the batch."
+            )
+
+
+def _stack_padded(shapes: Iterator[Shape | None], values: Iterator[Any], *parts: Any) -> Any:
+    return pad_leaf(*parts, target=next(shapes), value=next(values))
+
+
+def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any:
+    """Pads the values of one component to one shape, and stacks them.
+
+    Args:
+      *parts: The values.
+      target: The shape, None for the longest in each dimension.
+      value: The padding value; None is 0.
+
+    Raises:
+      InvalidArgumentError: A value does not fit, or the padding value.
+      StructureError: Some are containers, or datasets.
+      ValueShapeError: The dtypes differ.
+    """
+    require_alike("padded_batch", parts)
+    parts = tuple(_scalar_string(part) if isinstance(part, bytes) else part for part in parts)
+    rank = parts[0].ndim
+    if any(part.ndim != rank for part in parts):
+        raise InvalidArgumentError(
+            "Elements of a padded batch must have one number of dimensions, got shapes "
+            f"{[part.shape for part in parts]}."
+        )
+    longest = tuple(max(part.shape[axis] for part in parts) for axis in range(rank))
+    if target is not None:
+        for part in parts:
+            _check_shape(target, part.shape)
+        longest = tuple(
+            size if most is None else most for most, size in zip(target, longest, strict=True)
+        )
+    return _filled(parts, longest, value)
+
+
+def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> np.ndarray:
+    dtype = parts[0].dtype
+    full = (len(parts), *shape)
+    batch = np.empty(full, dtype) if dtype.kind == "O" else aligned_empty(full, dtype)
+    filler = padding(value, dtype)
+    for row, part in zip(batch, parts, strict=True) if shape else ():
+        if part.shape != shape:
+            row[...] = filler
+        row[tuple(map(slice, part.shape))] = part
+    if not shape:
+        batch[...] = parts
+    batch.flags.writeable = False
+    return batch
+
+
+def padding(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Returns the padding value of a component.
+
+    Args:
+      value: What the user gave; None for the default.
+      dtype: The component's dtype.
+
+    Raises:
+      InvalidArgumentError: It is not a scalar of that dtype.
+    """
+    if value is None:
+        return b"" if dtype.kind == "O" else np.zeros((), dtype)
+    found = leaf_to_numpy(value) if is_leaf(value) else ()
+    if dtype.kind == "O" and isinstance(found, bytes):
+        return found
+    if dtype.kind != "O" and isinstance(found, np.ndarray | np.generic) and not found.ndim:
+        python_number = type(value) in {bool, int, float, complex}
+        number = dtype.kind not in "biu" or np.isfinite(value)
+        if not number:
+            raise _refused_padding(value, dtype)
+        converted = np.asarray(value).astype(dtype)
+        rounds = dtype.kind in "cV" or (dtype.kind == "f" and not isinstance(value, complex))
+        kept = converted == np.asarray(value) or np.isnan(value) or rounds
+        if kept if python_number else found.dtype == dtype:
+            return converted
+    raise _refused_padding(value, dtype)
+
+
+def _refused_padding(value: Any, dtype: np.dtype[Any]) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"A padding value of padded_batch must be a scalar of the component's dtype, {dtype}, got "
+        f"{shown(value)}. Give one value for each component, in the structure of an element."
+    )
+
+
+def _scalar_string(value: bytes) -> np.ndarray:
+    array = np.empty((), dtype=object)
+    array[()] = value
+    return array

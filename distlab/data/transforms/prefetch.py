@@ -1,0 +1,205 @@
+"""prefetch: elements prepared ahead by a thread.
+
+Grain's own thread prefetch is not used: its consumer waits without limit when the
+producer dies of a `BaseException`, and its close waits for a source that may
+never return another element.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from distlab.data.plan.engine import Element, Reader, State, Stream, require_own_threads
+from distlab.data.plan.plan import Opener, Reading, Unary
+from distlab.errors import DistlabError
+from distlab.threads import Thread, Wake
+
+_AUTOMATIC = 2
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch(Unary):
+    """Keeps up to `size` elements ready; -1 chooses a number."""
+
+    size: int
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the prefetched elements."""
+        size = _AUTOMATIC if self.size < 0 else self.size
+        stream = open_input(self.input, reading)
+        return PrefetchStream(stream, size) if size else stream
+
+
+class PrefetchStream(Stream):
+    """The elements of a stream, up to `size` of them read ahead by a thread."""
+
+    def __init__(self, parent: Stream, size: int) -> None:
+        super().__init__(parent)
+        self._size = size
+
+    def __iter__(self) -> Reader:
+        """Starts a pass; its thread starts with the first element."""
+        return _PrefetchReader(lambda: iter(self._parent), self._size)
+
+
+def begin(reader: Reader) -> None:
+    """Starts to read ahead, if the reader is one that does."""
+    if isinstance(reader, _PrefetchReader):
+        reader.begin()
+
+
+class _PrefetchReader(Reader):
+    """Reads what a daemon thread has read ahead."""
+
+    def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
+        super().__init__(open_parent())
+        self._open_parent, self._size = open_parent, size
+        self._state = self._parent.get_state()
+        self._producer: Producer[Element] | None = None
+
+    def __next__(self) -> Element:
+        if self._closed:
+            raise StopIteration
+        item = self.begin().get()
+        if isinstance(item, BaseException):
+            self._producer = None
+            raise item
+        element, self._state = item
+        return element
+
+    def begin(self) -> Producer[Element]:
+        """Starts the thread, unless it runs."""
+        if self._producer is None:
+            self._producer = Producer(self._parent, self._size)
+        self._producer.start()
+        return self._producer
+
+    def get_state(self) -> State:
+        return self._state
+
+    def set_state(self, state: State) -> None:
+        if self._producer is not None:
+            # The thread may be waiting for its source, so it keeps that one.
+            self._producer.stop()
+            self._producer = None
+            self._parents = (self._open_parent(),)
+        self._parent.set_state(state)
+        self._state = state
+
+    def close(self) -> None:
+        """Stops the thread, which then closes its source."""
+        producer = getattr(self, "_producer", None)
+        if producer is None:
+            super().close()
+            return
+        self._closed = True
+        producer.stop()
+
+
+ItemT_co = TypeVar("ItemT_co", covariant=True)
+ItemT = TypeVar("ItemT")
+
+
+class Positioned(Protocol[ItemT_co]):
+    """An iterator that can be read ahead."""
+
+    def __next__(self) -> ItemT_co:
+        """Returns the next item; raises `StopIteration` at the end."""
+
+    def get_state(self) -> State:
+        """Returns the position after the last item."""
+
+    def close(self) -> None:
+        """Ends the reading."""
+
+
+class Producer(Generic[ItemT]):
+    """Reads ahead in a daemon thread from `start` until `stop`, the end, or an error.
+
+    Whoever starts it holds it by then: no interrupt leaves a thread that nobody stops.
+
+    Args:
+      source: The iterator to read; from now on only the thread uses it.
+      size: The number of items to keep ready.
+    """
+
+    def __init__(self, source: Positioned[ItemT], size: int) -> None:
+        self._items: _Items[ItemT] = _Items(size)
+        self._thread = Thread(_produce, source, self._items, name="distlab-prefetch")
+        self._process = 0
+
+    def start(self) -> None:
+        """Starts the thread, unless it has started."""
+        if self._thread.ident is None:
+            self._process = os.getpid()
+            self._thread.start()
+
+    def get(self) -> tuple[ItemT, State] | BaseException:
+        """Returns the next item and the position after it, or the exception that ended it.
+
+        Raises:
+          ContextError: The thread runs in the process from which this one was forked.
+        """
+        require_own_threads(self._process)
+        items = self._items
+        while not items.ready:
+            items.added.wait(_POLL_SECONDS)
+            if not self._thread.is_alive() and not items.ready:
+                return DistlabError("The prefetch thread has died.")
+        item = items.ready.popleft()
+        items.taken.set()
+        return item
+
+    def stop(self, wait_seconds: float = 0) -> None:
+        """Asks the thread to stop.
+
+        Args:
+          wait_seconds: The longest wait for its end; it may be waiting for its source.
+        """
+        self._items.stopping = True
+        self._items.taken.set()
+        if wait_seconds:  # an iterator's end may be that of the interpreter, without names
+            self._thread.join(wait_seconds)
+
+
+class _Items(Generic[ItemT]):
+    """What a thread has read; no lock that an interrupt of its reader could leave locked.
+
+    Args:
+      size: The most items that are ready.
+
+    Attributes:
+      size: The most items that are ready.
+      ready: They, the oldest first.
+      added: Wakes the reader.
+      taken: Wakes the thread.
+      stopping: Whether the thread is to end.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ready: deque[tuple[ItemT, State] | BaseException] = deque()
+        self.added, self.taken = Wake(), Wake()
+        self.stopping = False
+
+
+def _produce(source: Positioned[ItemT], items: _Items[ItemT]) -> None:
+    """Fills `items`; holds no reference to the reader, which may be dropped meanwhile."""
+    while not items.stopping:
+        item: tuple[ItemT, State] | BaseException
+        try:
+            item = (next(source), source.get_state())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is read
+            item = error
+        while len(items.ready) >= items.size and not items.stopping:
+            items.taken.wait(_POLL_SECONDS)
+        items.ready.append(item)
+        items.added.set()
+        if isinstance(item, BaseException):
+            return
+    source.close()

@@ -1,0 +1,1 @@
+"""Verbs of `Dataset`, one mixin class for each subject."""

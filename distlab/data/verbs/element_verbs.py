@@ -1,0 +1,275 @@
+"""The verbs of `Dataset` that change elements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from distlab.data.plan.arguments import function, integer, optional_truth, parallel_calls, truth
+from distlab.data.transforms.batch import Batch
+from distlab.data.transforms.enumerate import Enumerate
+from distlab.data.transforms.filter import Filter
+from distlab.data.transforms.interleave import Interleave, plan_maker
+from distlab.data.transforms.map import Map
+from distlab.data.transforms.rebatch import Rebatch
+from distlab.data.transforms.unbatch import Unbatch
+from distlab.data.verbs.planned import DatasetT, Planned
+from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
+
+
+class ElementVerbs(Planned[DatasetT]):
+    """The verbs that change elements."""
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Stacks elements into batches.
+
+        Args:
+          batch_size: The number of examples in a batch.
+          drop_remainder: Whether to drop a last batch with fewer.
+          num_parallel_calls: Ignored; a batch of arrays is one operation here.
+          deterministic: Ignored; the order is always kept.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset whose components have a new first dimension.
+
+        Raises:
+          InvalidArgumentError: `batch_size` is less than 1. During iteration, elements
+            of one batch have different shapes.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).batch(2))
+          [0 1] [2 3] [4]
+        """
+        del num_parallel_calls, deterministic, name
+        size = integer("batch", "batch_size", batch_size, at_least=1)
+        return self.with_plan(
+            Batch(self.plan, size, truth("batch", "drop_remainder", drop_remainder))
+        )
+
+    def unbatch(self, name: str | None = None) -> DatasetT:
+        """Splits each element into its rows.
+
+        Args:
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset whose components have lost their first dimension.
+
+        Raises:
+          NotBatchedError: During iteration, a component has no first dimension.
+          InvalidArgumentError: During iteration, first dimensions differ.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).batch(2).unbatch())
+          0 1 2 3 4
+        """
+        del name
+        return self.with_plan(Unbatch(self.plan))
+
+    def rebatch(
+        self,
+        batch_size: int | Sequence[int],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Changes the size of batches.
+
+        Args:
+          batch_size: The number of examples in a batch, or several sizes to cycle through.
+          drop_remainder: Whether to drop a last batch with fewer.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the same rows in the same order.
+
+        Raises:
+          InvalidArgumentError: A size is negative, or no size is positive.
+
+        Example:
+          >>> import distlab as dl
+          >>> batches = dl.data.Dataset.range(7).batch(3)
+          >>> print(*batches.rebatch([2, 1]))
+          [0 1] [2] [3 4] [5] [6]
+        """
+        del name
+        given: Any = batch_size
+        several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+        given = list(given) if several else [given]
+        sizes = tuple(integer("rebatch", "batch_size", size, at_least=0) for size in given)
+        if not any(sizes):
+            raise InvalidArgumentError(
+                f"batch_size of rebatch must have a positive size, got {shown(batch_size)}. Pass "
+                "2, or [2, 1] for sizes in turn."
+            )
+        return self.with_plan(
+            Rebatch(self.plan, sizes, truth("rebatch", "drop_remainder", drop_remainder))
+        )
+
+    def map(  # noqa: PLR0917 - tf.data's signature
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool | None = None,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Applies a function to each element.
+
+        Args:
+          map_func: A function of NumPy values (read-only): the parts of a tuple are
+            separate arguments, any other element is one argument. It returns a nest of
+            values; Python numbers become float32 and int32. Arrays that it could change
+            later are copied.
+          num_parallel_calls: The number of threads that call the function, which gains
+            where it reads files or computes outside of Python. `AUTOTUNE` uses one for
+            each core once calls are seen to take long. None calls it in the thread that
+            reads.
+          deterministic: Ignored; the order is always kept.
+          synchronous: Whether to call the function in the thread that reads, whatever
+            `num_parallel_calls` says.
+          use_unbounded_threadpool: Ignored; accepted for compatibility with tf.data.
+          name: A name of the operation, for errors of its function.
+
+        Returns:
+          A dataset of the results.
+
+        Raises:
+          InvalidArgumentError: `map_func` is not callable, or `num_parallel_calls` is
+            neither positive nor `AUTOTUNE`.
+
+        Example:
+          >>> import distlab as dl
+          >>> pairs = dl.data.Dataset.from_tensor_slices(([1, 2], [10, 20]))
+          >>> print(*pairs.map(lambda a, b: a + b))
+          11 22
+        """
+        del deterministic, use_unbounded_threadpool
+        synchronous = optional_truth("map", "synchronous", synchronous)
+        threads = parallel_calls("map", None if synchronous else num_parallel_calls)
+        return self.with_plan(Map(self.plan, function("map", map_func, name), threads))
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
+        """Keeps the elements for which a predicate holds.
+
+        Args:
+          predicate: A function with the arguments of `map`'s; returns one truth value.
+          name: A name of the operation, for errors of its function.
+
+        Returns:
+          A dataset of some of the elements, of unknown cardinality.
+
+        Raises:
+          InvalidArgumentError: `predicate` is not callable.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(6).filter(lambda x: x % 2 == 0))
+          0 2 4
+        """
+        return self.with_plan(Filter(self.plan, function("filter", predicate, name)))
+
+    def enumerate(self, start: int = 0, name: str | None = None) -> DatasetT:
+        """Pairs elements with their number.
+
+        Args:
+          start: The first number.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of `(number, element)`, with int64 numbers.
+
+        Raises:
+          InvalidArgumentError: `start` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> for number, word in dl.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(start=1):
+          ...     print(number, word)
+          1 b'a'
+          2 b'b'
+        """
+        del name
+        return self.with_plan(Enumerate(self.plan, integer("enumerate", "start", start)))
+
+    def flat_map(self, map_func: Callable[..., DatasetT], name: str | None = None) -> DatasetT:
+        """Makes a dataset from each element and concatenates these datasets.
+
+        Args:
+          map_func: A function with the arguments of `map`'s; returns a `Dataset`.
+          name: A name of the operation, for errors of its function.
+
+        Returns:
+          A dataset of the elements of all of them.
+
+        Raises:
+          InvalidArgumentError: `map_func` is not callable.
+          StructureError: During iteration, `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> import distlab as dl
+          >>> numbers = dl.data.Dataset.range(4)
+          >>> print(*numbers.flat_map(lambda n: dl.data.Dataset.range(n)))
+          0 0 1 0 1 2
+        """
+        make = plan_maker("flat_map", function("flat_map", map_func, name))
+        return self.with_plan(Interleave(self.plan, make, 1, 1, None))
+
+    def interleave(  # noqa: PLR0917 - tf.data's signature
+        self,
+        map_func: Callable[..., DatasetT],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Makes a dataset from each element and reads several of them in turns.
+
+        Args:
+          map_func: A function with the arguments of `map`'s; returns a `Dataset`.
+          cycle_length: The number of datasets that are open at a time. None or
+            `AUTOTUNE` means one for each core, as in tf.data.
+          block_length: The number of consecutive elements from one dataset. None means 1.
+          num_parallel_calls: The number of datasets, of those that are open, that
+            threads read ahead. `AUTOTUNE` reads all of them ahead once reading is seen to
+            take long. None reads none ahead.
+          deterministic: Ignored; the order is always the same.
+          name: A name of the operation, for errors of its function.
+
+        Returns:
+          A dataset of the elements of all of them.
+
+        Raises:
+          InvalidArgumentError: `map_func` is not callable, or a length is less than 1.
+          StructureError: During iteration, `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> import distlab as dl
+          >>> def three(n):
+          ...     return dl.data.Dataset.from_tensors(n).repeat(3)
+          >>> print(*dl.data.Dataset.range(3).interleave(three, cycle_length=2, block_length=2))
+          0 0 1 1 0 1 2 2 2
+        """
+        del deterministic
+        make = plan_maker("interleave", function("interleave", map_func, name))
+        cycle = os.cpu_count() or 1
+        if cycle_length is not None and integer("interleave", "cycle_length", cycle_length) != -1:
+            cycle = integer("interleave", "cycle_length", cycle_length, at_least=1)
+        block = 1
+        if block_length is not None:
+            block = integer("interleave", "block_length", block_length, at_least=1)
+        ahead = parallel_calls("interleave", num_parallel_calls)
+        return self.with_plan(Interleave(self.plan, make, cycle, block, ahead))

@@ -1,0 +1,224 @@
+"""The verbs of `Dataset` that choose and order elements, and leave them as they are."""
+
+from __future__ import annotations
+
+from distlab.data.plan.arguments import integer, optional_truth, seed_of
+from distlab.data.plan.plan import is_plain
+from distlab.data.plan.spec import require_one_dtype
+from distlab.data.sharding.options import SHARD_HINT
+from distlab.data.transforms.concatenate import Concatenate
+from distlab.data.transforms.prefetch import Prefetch
+from distlab.data.transforms.repeat import Repeat
+from distlab.data.transforms.shard import Shard, ShardHint
+from distlab.data.transforms.shuffle import Shuffle
+from distlab.data.transforms.take_skip import Skip, Take
+from distlab.data.verbs.planned import DatasetT, Planned
+from distlab.errors import ArgumentTypeError, InvalidArgumentError
+
+
+class OrderVerbs(Planned[DatasetT]):
+    """The verbs that choose and order elements."""
+
+    def shuffle(
+        self,
+        buffer_size: int,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Shuffles the elements.
+
+        Each element is drawn uniformly from the next `buffer_size` elements; with a
+        buffer as large as the dataset the order is a uniform permutation.
+
+        Args:
+          buffer_size: The number of elements to draw from.
+          seed: The same seed gives the same orders in every process. None chooses a
+            random seed.
+          reshuffle_each_iteration: Whether each iteration, and each repetition, has its
+            own order. None means yes.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the same elements.
+
+        Raises:
+          InvalidArgumentError: `buffer_size` is less than 1.
+
+        Example:
+          >>> import distlab as dl
+          >>> numbers = dl.data.Dataset.range(100)
+          >>> first, second = numbers.shuffle(100, seed=7), numbers.shuffle(100, seed=7)
+          >>> list(first) == list(second)
+          True
+          >>> list(first) == sorted(first)
+          False
+        """
+        del name
+        size = integer("shuffle", "buffer_size", buffer_size, at_least=1)
+        asked = optional_truth("shuffle", "reshuffle_each_iteration", reshuffle_each_iteration)
+        reshuffle = True if asked is None else asked
+        number = seed_of("shuffle", seed)
+        return self.with_plan(Shuffle(self.plan, size, seed=number, reshuffle=reshuffle))
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> DatasetT:
+        """Repeats the elements.
+
+        Args:
+          count: The number of repetitions; None or -1 repeats without end.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset `count` times as long.
+
+        Raises:
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(2).repeat(3))
+          0 1 0 1 0 1
+        """
+        del name
+        times = -1 if count is None else integer("repeat", "count", count)
+        return self.with_plan(Repeat(self.plan, None if times < 0 else times))
+
+    def take(self, count: int, name: str | None = None) -> DatasetT:
+        """Keeps the first elements.
+
+        Args:
+          count: The number of elements to keep; -1 keeps all.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of at most `count` elements.
+
+        Raises:
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(100).take(3))
+          0 1 2
+        """
+        del name
+        number = integer("take", "count", count)
+        return self.with_plan(self.plan if number < 0 else Take(self.plan, number))
+
+    def skip(self, count: int, name: str | None = None) -> DatasetT:
+        """Drops the first elements.
+
+        Args:
+          count: The number of elements to drop; -1 drops all.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the other elements.
+
+        Raises:
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).skip(3))
+          3 4
+        """
+        del name
+        number = integer("skip", "count", count)
+        return self.with_plan(Take(self.plan, 0) if number < 0 else Skip(self.plan, number))
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> DatasetT:
+        """Keeps every `num_shards`-th element.
+
+        Args:
+          num_shards: The number of shards. `SHARD_HINT` for both arguments means one
+            shard for each worker, under AutoShardPolicy.HINT.
+          index: The number of this shard, from 0.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of elements `index`, `index + num_shards`, and so on.
+
+        Raises:
+          InvalidArgumentError: `index` is negative, or not less than `num_shards`.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(7).shard(num_shards=3, index=1))
+          1 4
+        """
+        del name
+        shards, number = (
+            integer("shard", "num_shards", num_shards),
+            integer("shard", "index", index),
+        )
+        if (shards, number) == (SHARD_HINT, SHARD_HINT):
+            return self.with_plan(ShardHint(self.plan))
+        integer("shard", "num_shards", shards, at_least=1)
+        integer("shard", "index", number, at_least=0)
+        if number >= shards:
+            raise InvalidArgumentError(
+                f"index of shard must be less than num_shards ({shards}), got {number}. "
+                "Number the shards from 0."
+            )
+        return self.with_plan(Shard(self.plan, shards, number))
+
+    def concatenate(self, dataset: DatasetT, name: str | None = None) -> DatasetT:
+        """Appends the elements of another dataset.
+
+        Args:
+          dataset: A dataset of elements with the same structure and dtypes.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the elements of both.
+
+        Raises:
+          ArgumentTypeError: `dataset` is not a `Dataset`.
+          StructureError: The structures differ; raised during iteration where the elements
+            are not known before.
+          ValueShapeError: The dtypes differ; raised likewise.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(2).concatenate(dl.data.Dataset.range(10, 12)))
+          0 1 10 11
+        """
+        del name
+        if not hasattr(dataset, "plan"):
+            raise ArgumentTypeError(
+                f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
+                "Dataset.from_tensor_slices(...)."
+            )
+        if self.plan.exact and dataset.plan.exact:
+            require_one_dtype("concatenate", self.plan.spec, dataset.plan.spec)
+        options = dataset.options()
+        return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
+
+    def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> DatasetT:
+        """Prepares elements ahead of time, in a thread.
+
+        Single rows of arrays are not prefetched: they need no preparation.
+
+        Args:
+          buffer_size: The largest number of elements to prepare; None or `AUTOTUNE`
+            means two.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the same elements.
+
+        Raises:
+          InvalidArgumentError: `buffer_size` is not an integer, or is less than -1.
+
+        Example:
+          >>> import distlab as dl
+          >>> batches = dl.data.Dataset.range(4).batch(2).map(lambda x: x + 1)
+          >>> print(*batches.prefetch(dl.data.AUTOTUNE))
+          [1 2] [3 4]
+        """
+        del name
+        size = -1
+        if buffer_size is not None:
+            size = integer("prefetch", "buffer_size", buffer_size, at_least=-1)
+        return self.with_plan(self.plan if is_plain(self.plan) else Prefetch(self.plan, size))

@@ -1,0 +1,203 @@
+"""The arguments of a replica function, and the part of each that a replica receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
+from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import ArgumentValueError
+from distlab.step.arguments.explained import explain_shapes
+from distlab.step.arguments.names import StateKey, argument_label, parameter_names
+from distlab.step.functions.statics import Static, is_static
+from distlab.text.shown import shown
+from distlab.values.checks import require_components
+from distlab.values.distributed import (
+    DistributedValues,
+    Mirrored,
+    PerReplica,
+    Shape,
+    replica_shapes,
+)
+from distlab.values.sharded import Sharded
+from distlab.variables.variable import Variable
+
+Role: TypeAlias = Literal["split", "parts", "whole", "static"]
+"""A leaf has a component for each replica, is an array divided over the replicas, is the same
+array on all, or is no array."""
+
+_PARTITIONS: Final = {"split": ROWS, "parts": PARTS}
+
+
+class Leaf(NamedTuple):
+    """One leaf of the arguments.
+
+    Attributes:
+      role: How the replicas receive it.
+      label: Its path in the arguments, such as `x` or `state['w']`.
+      value: The leaf itself when static, else None: programs hold no arrays.
+      shapes: Its shape on each replica.
+      dtype: Its dtype; None when static.
+      weak: Whether the dtype is weak, as that of a Python number.
+      donated: Whether results may reuse its memory.
+    """
+
+    role: Role
+    label: str
+    value: Any = None
+    shapes: tuple[Shape, ...] = ()
+    dtype: Any = None
+    weak: bool = False
+    donated: bool = False
+
+    @property
+    def partition(self) -> Partition:
+        """How its global array is partitioned into the replicas' blocks."""
+        return _PARTITIONS.get(self.role, WHOLE)
+
+    def local(self, replica: int) -> jax.ShapeDtypeStruct:
+        """Returns its shape and dtype on one replica."""
+        return jax.ShapeDtypeStruct(self.shapes[replica], self.dtype, weak_type=self.weak)
+
+    def __str__(self) -> str:
+        """Formats it as `name: dtype[shape]`."""
+        if self.role == "static":
+            return f"{self.label}: {type(self.value).__name__}"
+        distinct = list(dict.fromkeys(self.shapes))
+        return f"{self.label}: {'|'.join(f'{self.dtype}{list(shape)}' for shape in distinct)}"
+
+
+@final
+class Arguments:
+    """The leaves of one call's arguments, and the structure that rebuilds the arguments."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        mesh: ReplicaMesh,
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        paths, self._structure = jax.tree_util.tree_flatten_with_path(
+            (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
+        )
+        names = parameter_names(fn, len(args))
+        self.leaves = [
+            leaf_of(value, argument_label(path, names), mesh)._replace(
+                donated=_positional_index(path) in donated
+            )
+            for path, value in paths
+        ]
+
+    @property
+    def ragged(self) -> bool:
+        """Whether a leaf has different shapes on different replicas."""
+        return any(len(set(leaf.shapes)) > 1 for leaf in self.leaves)
+
+    def dynamic(self) -> list[Leaf]:
+        """Returns the leaves that are arrays."""
+        return [leaf for leaf in self.leaves if leaf.role != "static"]
+
+    def numbers(self) -> list[str]:
+        """Returns the labels of the leaves that are Python numbers, or as one."""
+        return [leaf.label for leaf in self.leaves if leaf.weak and not any(leaf.shapes)]
+
+    def static(self) -> list[tuple[str, Any]]:
+        """Returns the labels and values of the leaves that are no arrays."""
+        return [(leaf.label, leaf.value) for leaf in self.leaves if leaf.role == "static"]
+
+    def examples(self, replica: int) -> int | None:
+        """Returns the number of a replica's examples: rows of its part; None without parts."""
+        for leaf in self.leaves:
+            if leaf.partition is not WHOLE and leaf.shapes[replica]:
+                return leaf.shapes[replica][0]
+        return None
+
+    def explain_parts(self, error: Exception) -> None:
+        """Adds to an error which arrays reached the function in parts, as the user divided them."""
+        parts = [str(leaf) for leaf in self.leaves if leaf.role == "parts"]
+        if parts:
+            error.add_note(
+                f"Divided over the replicas by their sharding, of which each replica has one "
+                f"part: {', '.join(parts)}. For the whole array on each replica pass "
+                "jax.device_put(array, strategy.mesh.whole)."
+            )
+
+    def explain_replica(self, error: Exception, replica: int) -> None:
+        """Adds to an error which replica's shapes led to it, where shapes differ.
+
+        Args:
+          error: What the function raised as it was traced with the replica's shapes.
+          replica: The replica's number.
+        """
+        arguments = [(leaf.label, leaf.dtype, leaf.shapes) for leaf in self.leaves]
+        explain_shapes(error, replica, arguments, empty=self.examples(replica) == 0)
+
+    def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""
+        rest = iter(arrays)
+        leaves = [leaf.value if leaf.role == "static" else next(rest) for leaf in self.leaves]
+        args, kwargs = jax.tree.unflatten(self._structure, leaves)
+        return args, kwargs
+
+
+def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
+    """Returns a leaf of arguments.
+
+    Args:
+      value: The argument, or a part of it.
+      label: Its path in the arguments.
+      mesh: The replicas' devices.
+    """
+    if isinstance(value, PerReplica):
+        stacked = value.stacked
+        require_components(value, label, mesh.replicas)
+        # Of batches left on the host, the dtype that they will have on devices.
+        dtype = stacked.dtype if isinstance(stacked, jax.Array) else jnp.result_type(stacked)
+        return Leaf("split", label, None, replica_shapes(value), dtype)
+    if isinstance(value, Sharded):
+        array = value.array
+        part = array.sharding.shard_shape(array.shape)
+        return Leaf("parts", label, None, (part,) * mesh.replicas, array.dtype)
+    if isinstance(value, Mirrored):
+        value = value.array
+    if isinstance(value, Static):
+        return Leaf("static", label, value.value)
+    if is_static(value):
+        return Leaf("static", label, value)
+    shape = np.shape(value)
+    if isinstance(value, jax.Array):
+        weak, dtype = bool(value.aval.weak_type), value.dtype
+    else:
+        weak = not hasattr(value, "dtype")
+        if type(value) is int and abs(value) > np.iinfo(jnp.result_type(int)).max + (value < 0):
+            raise does_not_fit(value, label)
+        dtype = jnp.result_type(value)
+    return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
+
+
+def does_not_fit(value: Any, label: str) -> ArgumentValueError:
+    """Returns the error for a whole number that is too large for JAX.
+
+    Args:
+      value: The number.
+      label: Its path in the arguments.
+    """
+    return ArgumentValueError(
+        f"{label} must fit {jnp.result_type(int)}, the dtype of JAX's whole numbers, got "
+        f"{shown(value)}. Pass a float, or keep the number out of the arguments."
+    )
+
+
+def _positional_index(path: tuple[Any, ...]) -> int | None:
+    """Returns the index of a leaf's positional argument; None for a named one."""
+    if isinstance(path[-1], StateKey):
+        return path[-1].argument
+    kind, first, *_ = path
+    return first.idx if kind.idx == 0 else None

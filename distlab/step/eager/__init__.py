@@ -1,0 +1,1 @@
+"""Replica functions run as ordinary Python."""

@@ -1,0 +1,287 @@
+"""JAX's collectives by the name of the axis, in functions that run as ordinary Python.
+
+Programs that `run` compiles have the axis "replica" bound by `jax.shard_map`. Here the name is
+bound while Python runs, once for each replica: an operation over the axis (`jax.lax.psum`, or a
+`jax.jit` or `jax.lax.scan` with one inside) waits for the other replicas and runs as one program
+on all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.extend.core.primitives import axis_index_p, cond_p, jit_p, scan_p, while_p
+from jax.sharding import PartitionSpec
+
+from distlab.devices import dispatch_order, in_flight, jax_internals
+from distlab.devices.key_data import bits
+from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs.divergence import OWN, require_reached
+from distlab.values.distributed import PerReplica, stack
+
+
+class Operation(NamedTuple):
+    """An operation of JAX, as far as its name and parameters go.
+
+    Attributes:
+      primitive: What is computed.
+      params: Its parameters.
+      ctx: The context of an equation, which an operation outside of a jaxpr has not.
+      effects: The same.
+    """
+
+    primitive: Primitive
+    params: dict[str, Any]
+    ctx: None = None
+    effects: tuple[()] = ()
+
+    def __str__(self) -> str:
+        """Names it as in the user's program."""
+        if self.primitive is jit_p:
+            return f"jax.jit of {self.params.get('name', 'a function')}"
+        return f"jax.lax.{self.primitive.name}"
+
+
+Meet = Callable[[Operation, list[jax.Array]], Sequence[jax.Array]]
+"""Returns one replica's results of an operation of all replicas, from its operands."""
+
+
+Differ = Callable[[complex], bool]
+"""Returns whether replicas pass different Python numbers."""
+
+
+class _Replica(NamedTuple):
+    number: int
+    meet: Meet
+    differ: Differ
+
+
+_running: ContextVar[_Replica | None] = ContextVar("distlab_eager_axis", default=None)
+
+
+@contextlib.contextmanager
+def bound(replicas: int, number: int, meet: Meet, differ: Differ) -> Iterator[None]:
+    """Binds the name of the axis of replicas, while one replica's Python runs.
+
+    Args:
+      replicas: The number of replicas.
+      number: This replica's number.
+      meet: Runs an operation over the axis together with the other replicas.
+      differ: Compares a number with those of the other replicas.
+    """
+    _intercept()
+    token = _running.set(_Replica(number, meet, differ))
+    try:
+        with jax_internals.named_axis(AXIS, replicas):
+            yield
+    finally:
+        _running.reset(token)
+
+
+def joined(
+    operations: Sequence[Operation], operands: Sequence[Sequence[jax.Array]], mesh: ReplicaMesh
+) -> tuple[Known, list[jax.Array]]:
+    """Returns the operation that all replicas have reached, and its stacked operands.
+
+    Args:
+      operations: The operation, as each local replica has it.
+      operands: The operands of each local replica.
+      mesh: The mesh of the replicas.
+
+    Raises:
+      ContextError: The operations differ.
+      StructureError: A collective is inside a branch or loop that some replicas may skip.
+      ValueShapeError: The shapes or dtypes of an operand differ.
+    """
+    columns = list(zip(*operands, strict=False))
+    for column in columns:
+        kinds = list(dict.fromkeys(f"{array.dtype}{list(array.shape)}" for array in column))
+        if len(kinds) > 1:
+            raise ValueShapeError(
+                f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all replicas, "
+                f"got {' and '.join(kinds)}. {_ways_out(operations[0])}"
+            )
+    keys = [
+        (jaxprs.key(operation, (), derivatives=False), len(own))
+        for operation, own in zip(operations, operands, strict=True)
+    ]
+    if any(key != keys[0] for key in keys):
+        raise ContextError(
+            f"{operations[0]} communicates over the axis {AXIS!r}, and is not the same on all "
+            "replicas: numbers or arrays from outside of its function differ, or it prints or "
+            "calls Python. Pass what differs as an argument, or leave out jit and scan where "
+            "functions run eagerly."
+        )
+    values = [stack(column, mesh) for column in columns]
+    if any(value.shapes is not None for value in values):  # other processes' differ
+        raise ValueShapeError(
+            f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all workers, got "
+            f"{[value.brief() for value in values]}. {_ways_out(operations[0])}"
+        )
+    known = Known(keys[0], operations[0])
+    if _may_diverge(known, len(columns)):
+        require_reached(
+            operations[0], [OWN if _column_differs(column) else 0 for column in columns]
+        )
+    return known, [value.stacked for value in values]
+
+
+def _ways_out(operation: Operation) -> str:
+    """Returns what to do where the replicas' shapes differ."""
+    if operation.primitive is scan_p:
+        return "Call the collective before or after the loop over a replica's rows."
+    return "Reduce over the batch before it."
+
+
+def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[list[jax.Array]]:
+    """Runs an operation as one program; returns each local replica's results, on its device.
+
+    Args:
+      known: The operation.
+      stacked: Its operands, `(replicas, ...)`.
+      mesh: The mesh of the replicas.
+    """
+    program = _program(known, mesh)
+    in_flight.require_sound()
+    with in_flight.dispatching:
+        if mesh.shared:
+            dispatch_order.note(str(known.operation), [f"{a.dtype}{a.shape}" for a in stacked])
+        results = program(*stacked)
+        if results:
+            in_flight.admit(results[-1])
+    rows = [PerReplica(result).values for result in results]
+    return [[column[n] for column in rows] for n in range(len(mesh.local_replicas))]
+
+
+@final
+class Known:
+    """An operation that is found again by its key.
+
+    Args:
+      key: Equal for operations that compute the same.
+      operation: One of them.
+    """
+
+    def __init__(self, key: Hashable, operation: Operation) -> None:
+        self.key = key
+        self.operation = operation
+
+    def __hash__(self) -> int:
+        """Returns the hash of the key."""
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether both compute the same."""
+        return isinstance(other, Known) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=128)
+def _may_diverge(known: Known, operands: int) -> bool:
+    """Returns whether some replicas may skip a collective, depending on the operands' values."""
+    try:
+        require_reached(known.operation, [OWN] * operands)
+    except StructureError:
+        return True
+    return False
+
+
+def _column_differs(column: Sequence[jax.Array]) -> bool:
+    """Returns whether the replicas' arrays differ, of one shape and dtype."""
+    first, *others = map(bits, column)
+    return any(other != first for other in others)
+
+
+@functools.lru_cache(maxsize=128)
+def _program(known: Known, mesh: ReplicaMesh) -> Callable[..., list[jax.Array]]:
+    """Returns the compiled program of an operation: stacked operands to stacked results."""
+    primitive, params = known.operation.primitive, known.operation.params
+
+    def local(*rows: jax.Array) -> list[jax.Array]:
+        results = primitive.bind(*(row[0] for row in rows), **params)
+        return [result[None] for result in (results if primitive.multiple_results else [results])]
+
+    spec = PartitionSpec(AXIS)
+    mapped = jax.shard_map(local, mesh=mesh.mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    return jax.jit(mapped)
+
+
+@functools.cache
+def _intercept() -> None:
+    """Makes JAX ask here first how to compute an operation over the axis from Python."""
+    jax_internals.sum_over_axis(AXIS, _differs)
+    for primitive in jax_internals.COLLECTIVES:
+        _intercept_one(primitive, jaxprs.is_collective)
+    for primitive in (jit_p, scan_p, while_p, cond_p):
+        _intercept_one(primitive, _communicates, _reads_number)
+    computed: Any = axis_index_p.impl
+
+    def own_number(**params: Any) -> Any:
+        replica = _running.get()
+        if replica is None or params.get("axis_name") != AXIS:
+            return computed(**params)
+        return jnp.int32(replica.number)
+
+    axis_index_p.def_impl(own_number)
+
+
+def _differs(value: Any) -> bool:
+    """Returns whether a value that is not traced may differ between replicas."""
+    replica = _running.get()
+    if replica is None:
+        return False
+    if type(value) is not int:
+        return True
+    # What is staged may be a program that JAX keeps, for all replicas: 1 stands for their number.
+    return value != 1 if jax_internals.being_staged() else replica.differ(value)
+
+
+def _intercept_one(
+    primitive: Primitive,
+    communicates: Callable[[Operation], bool],
+    reads_number: Callable[[Operation], bool] = lambda _: False,
+) -> None:
+    computed: Any = primitive.impl
+
+    def meet(*operands: Any, **params: Any) -> Any:
+        replica = _running.get()
+        if replica is None:
+            return computed(*operands, **params)
+        operation = Operation(primitive, params)
+        if not communicates(operation):
+            own = jaxprs.numbered(params, replica.number) if reads_number(operation) else params
+            return computed(*operands, **own)
+        token = _running.set(None)  # the program of all replicas computes as JAX does
+        try:
+            results = replica.meet(operation, [jnp.asarray(operand) for operand in operands])
+        finally:
+            _running.reset(token)
+        return list(results) if primitive.multiple_results else results[0]
+
+    primitive.def_impl(meet)
+
+
+def _communicates(operation: Operation) -> bool:
+    return any(map(_has_collective, jaxprs.inner_jaxprs(operation)))
+
+
+def _reads_number(operation: Operation) -> bool:
+    return any(map(_has_number, jaxprs.inner_jaxprs(operation)))
+
+
+@functools.lru_cache(maxsize=256)
+def _has_collective(jaxpr: Any) -> bool:
+    return jaxprs.collective_in(jaxpr) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _has_number(jaxpr: Any) -> bool:
+    return jaxprs.reads_replica_id(jaxpr)

@@ -1,0 +1,167 @@
+"""Objects of Flax NNX and Keras that a function uses from outside: models, metrics, optimizers.
+
+Compiled, the function holds the arrays that they had. So a program is outdated once they have
+others, and is compiled again. The function can't change them: while it is traced Flax and
+`integrations.keras` refuse, and as ordinary Python one replica after another would.
+
+Those of Flax are found in what the function refers to. Keras' variables say so themselves when
+they are read (`note`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType
+from typing import Any, Final, final
+
+from distlab.errors import ArgumentTypeError, RecompilationWarning
+from distlab.step.functions.holders import library_of
+from distlab.step.functions.identity import referenced
+from distlab.user_code import warn
+from distlab.values.attributes import attribute
+from distlab.values.checks import function_name
+from distlab.variables.outside_reads import Holder
+
+_OF_FLAX: Final = "pass it in args=(...), where run updates it in place."
+_OF_KERAS: Final = (
+    "pass its arrays in args=(...), as stateless_call and stateless_apply take and return them."
+)
+_DEEPEST: Final = 4
+_CHANGED_TOO_OFTEN: Final = 3
+
+
+def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
+    """Returns the NNX objects that a function uses from outside; None if it uses none.
+
+    Args:
+      fn: The function.
+    """
+    if "flax.nnx" not in sys.modules:
+        return None
+    found = list(_captured(fn, _DEEPEST, set()))
+    if not found:
+        return None
+    names = [f"{name}, a flax.nnx {type(thing).__name__}" for name, thing in found]
+    variables = [variable for _, thing in found for variable in _variables(thing)]
+    return CapturedState(function_name(fn), names, variables, _OF_FLAX)
+
+
+def with_noted(
+    captured: CapturedState | None, function: str, read: list[tuple[str, Holder]]
+) -> CapturedState | None:
+    """Returns what a function uses from outside, with what was noted while it was traced.
+
+    Args:
+      captured: The NNX objects that it uses; None if it uses none.
+      function: The function's name.
+      read: The names and holders that `noting` has collected.
+    """
+    if not read:
+        return captured
+    names, holders = [_listed([name for name, _ in read])], [holder for _, holder in read]
+    if captured is not None:
+        names, holders = captured.names + names, captured.holders + holders
+    return CapturedState(function, names, holders, _OF_KERAS)
+
+
+def _listed(names: list[str]) -> str:
+    several = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{several} of Keras"
+
+
+@final
+class CapturedState:
+    """The objects that a function uses from outside, and the arrays that they have now.
+
+    Args:
+      function: The function's name.
+      names: What they are.
+      holders: Their variables.
+      way_out: What to do instead, to end a message with.
+
+    Attributes:
+      names: What they are.
+      holders: Their variables.
+    """
+
+    def __init__(self, function: str, names: list[str], holders: list[Any], way_out: str) -> None:
+        self.names, self.holders = names, holders
+        self._function, self._way_out = function, way_out
+        self._arrays = [(holder, holder.get_raw_value()) for holder in holders]
+        self._changes = 0
+
+    def changed(self) -> bool:
+        """Returns whether one of them has other arrays now."""
+        return any(holder.get_raw_value() is not array for holder, array in self._arrays)
+
+    def explain(self, error: Exception) -> None:
+        """Adds to an error of the function what it must not do with them."""
+        error.add_note(f"{self._text()} Where the function changes it, {self._way_out}")
+
+    def require_unchanged(self) -> None:
+        """Checks that running the function did not change them; restores them if it did.
+
+        Raises:
+          ArgumentTypeError: It did.
+        """
+        if not self.changed():
+            return
+        for holder, array in self._arrays:
+            holder.set_raw_value(array)
+        raise ArgumentTypeError(
+            f"{self._text()} Each replica changed it, one after another. Instead, {self._way_out}"
+        )
+
+    def follow(self, outdated: CapturedState) -> None:
+        """Counts how often they have changed since the function was first compiled.
+
+        Args:
+          outdated: What the function held before.
+
+        Warns:
+          RecompilationWarning: It is the third time.
+        """
+        self._changes = outdated._changes + 1
+        if self._changes == _CHANGED_TOO_OFTEN:
+            warn(
+                f"{self._text()} Its arrays have changed {self._changes} times, and each time the "
+                f"function was compiled again. Instead, {self._way_out}",
+                RecompilationWarning,
+            )
+
+    def _text(self) -> str:
+        return f"{self._function} uses {'; '.join(self.names)} from outside."
+
+
+def _captured(fn: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yields the NNX objects that a function refers to, with their names."""
+    if depth == 0 or id(fn) in seen:
+        return
+    seen.add(id(fn))
+    if isinstance(fn, functools.partial):
+        named = [(f"argument {n}", value) for n, value in enumerate(fn.args)]
+        named += [*fn.keywords.items(), ("function", fn.func)]
+    else:
+        named = list(referenced(fn))
+        if isinstance(fn, MethodType):
+            named += attribute(fn.__self__, "__dict__", {}).items()
+    for name, value in named:
+        if library_of(value) == "flax.nnx":
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+        elif isinstance(value, FunctionType | MethodType | functools.partial):
+            yield from _captured(value, depth - 1, seen)
+
+
+def _variables(thing: Any) -> Iterator[Any]:
+    """Yields the variables of an NNX object."""
+    nnx = sys.modules["flax.nnx"]
+    if isinstance(thing, nnx.Variable):
+        yield thing
+        return
+    for _, node in nnx.iter_graph(thing):
+        if isinstance(node, nnx.Variable):
+            yield node

@@ -1,0 +1,1 @@
+"""JAX's traces: operations, dependencies and where replicas part."""

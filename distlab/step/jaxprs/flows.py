@@ -1,0 +1,74 @@
+"""What becomes of a value in a replica function: a walk over its jaxpr."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from jax.extend import core
+
+from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs.divergence import Causes
+
+T = TypeVar("T")
+
+
+class Flow(ABC, Generic[T]):
+    """Follows marks on values through a jaxpr and the functions that it calls.
+
+    The bodies of loops and branches are walked by themselves: no mark goes in or out.
+
+    Args:
+      causes: For each operation, by its `id`, why its operands may differ between replicas.
+    """
+
+    def __init__(self, causes: dict[int, list[Causes]]) -> None:
+        self._causes = causes
+
+    def walk(self, jaxpr: Any, marks: Sequence[T | None] = (), site: Any = None) -> list[T | None]:
+        """Returns the marks of a jaxpr's outputs.
+
+        Args:
+          jaxpr: The open jaxpr.
+          marks: The marks of its inputs; none by default.
+          site: The operation of the replica function itself that runs the jaxpr.
+        """
+        known = dict(zip(jaxpr.invars, marks, strict=bool(marks)))
+
+        def mark(atom: Any) -> T | None:
+            return self.of_literal(atom) if isinstance(atom, core.Literal) else known.get(atom)
+
+        for equation in jaxpr.eqns:
+            at = equation if site is None else site
+            operands = [mark(atom) for atom in equation.invars]
+            outputs: list[T | None] = []
+            called = None if jaxprs.is_collective(equation) else jaxprs.called(equation)
+            if called is not None:
+                outputs = self.walk(called.jaxpr, operands, at)
+            elif jaxprs.is_loop_or_branch(equation):
+                for inner in jaxprs.inner_jaxprs(equation):
+                    self.walk(inner, (), at)
+            elif equation.outvars:
+                causes = self._causes.get(id(equation), [0] * len(operands))
+                outputs = self.visit(equation, operands, causes, at)
+            known.update(zip(equation.outvars, outputs, strict=False))
+        return [mark(atom) for atom in jaxpr.outvars]
+
+    def of_literal(self, literal: Any) -> T | None:
+        """Returns the mark of a literal; none by default."""
+        del literal
+        return None
+
+    @abstractmethod
+    def visit(
+        self, equation: Any, marks: list[T | None], causes: list[Causes], site: Any
+    ) -> list[T | None]:
+        """Returns the marks of an operation's outputs.
+
+        Args:
+          equation: The operation.
+          marks: The marks of its operands.
+          causes: Why each operand may differ between replicas.
+          site: The operation of the replica function that it belongs to.
+        """

@@ -1,0 +1,1 @@
+"""Replica functions compiled for one set of shapes."""

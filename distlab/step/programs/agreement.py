@@ -1,0 +1,148 @@
+"""What the replicas of a step provably hold alike: results declared `Mirrored`, and variables.
+
+A replica function declares a result by returning it as `Mirrored`. That is proved from the
+function's trace, so it costs nothing when the step runs: the result comes of all-reduces and
+of what all replicas receive alike. When replicas have different shapes, all of them must also
+compute it in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, final
+
+from distlab.devices.layouts import WHOLE
+from distlab.errors import StructureError
+from distlab.step.arguments.leaves import Leaf
+from distlab.step.jaxprs import divergence
+from distlab.step.jaxprs.divergence import OWN, Causes, cause
+from distlab.step.programs.trace import LocalTrace
+from distlab.step.ragged.same_values import same_outputs
+from distlab.step.ragged.stages import Group
+from distlab.variables import storage
+from distlab.variables.variable import Variable
+
+_MOST_NAMED: Final = 4
+_REPLICATED: Final = (
+    " A state that strategy.replicate made is one for each replica: pass the state itself."
+)
+
+
+@final
+class Agreement:
+    """Which outputs of a step are the same on all replicas, and on which variables that relies.
+
+    The copies of a mirrored variable are equal unless one was assigned alone, which its storage
+    knows. So a proof that relies on variables is looked at again when that changes.
+
+    Args:
+      function: The name of the replica function.
+      traces: The function's trace for each group of replicas with equal shapes.
+      groups: The same groups with flat jaxprs, when there are several.
+      read: The variables that the step reads.
+      leaves: The dynamic arguments.
+
+    Raises:
+      StructureError: A result that is declared `Mirrored` may differ between replicas, or a
+        collective is in a branch or loop that may diverge between them.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        traces: Sequence[LocalTrace],
+        groups: list[Group],
+        read: Sequence[Variable],
+        leaves: Sequence[Leaf],
+    ) -> None:
+        self._function = function
+        self._names = [v.name for v in read] + [leaf.label for leaf in leaves]
+        self._variables = {cause(n): v for n, v in enumerate(read) if _has_equal_copies(v)}
+        self._trusted: Causes = divergence.union(self._variables)
+        inputs: list[Variable | Leaf] = [*read, *leaves]
+        self._split = divergence.union(
+            cause(n)
+            for n, one in enumerate(inputs)
+            if isinstance(one, Leaf) and one.role == "split"
+        )
+        causes_of = {id(one): cause(n) for n, one in enumerate(inputs) if _may_differ(one)}
+        columns = zip(
+            *(
+                divergence.analysed(
+                    local.jaxpr,
+                    [causes_of.get(id(one), 0) for one in (*local.read, *leaves)],
+                    self._trusted,
+                )
+                for local in traces
+            ),
+            strict=True,
+        )
+        causes = list(map(divergence.union, columns))
+        first = traces[0]
+        if len(traces) > 1:
+            known = same_outputs(groups) if any(first.declared) else [False] * len(causes)
+            causes = [why if same else why | OWN for why, same in zip(causes, known, strict=True)]
+        results, written = causes[: first.computed], causes[first.computed :]
+        self._declared = [
+            (declared, why)
+            for declared, why in zip(first.declared, results, strict=True)
+            if declared is not None
+        ]
+        self._written = [
+            (variable.storage, why)
+            for variable, why in zip(first.written, written, strict=True)
+            if _has_equal_copies(variable)
+        ]
+        self._looked_at = -1
+        self._require_declared()
+
+    def confirm(self) -> None:
+        """Checks that the proofs still hold before the step runs, and notes what it sets apart.
+
+        Raises:
+          StructureError: A result that is declared `Mirrored` relies on a variable whose copies
+            differ.
+        """
+        if self._looked_at == storage.last_change():
+            return
+        self._require_declared()
+        for own, why in self._written:
+            if why & ~self._trusted or any(v.storage.apart for v in self._relied_on(why)):
+                own.set_apart(apart=True)
+        self._looked_at = storage.last_change()
+
+    def _require_declared(self) -> None:
+        for declared, why in self._declared:
+            found = list(self._named(why & ~self._trusted))
+            found += [v.name for v in self._relied_on(why) if not v.storage.agrees()]
+            if found:
+                text = declared.refusal(
+                    f"in {self._function} it may differ between them: it depends on "
+                    f"{_listed(found)} without an all-reduce between"
+                )
+                raise StructureError(f"{text}{_REPLICATED if why & self._split else ''}")
+
+    def _relied_on(self, why: Causes) -> Iterator[Variable]:
+        return (variable for bit, variable in self._variables.items() if why & bit)
+
+    def _named(self, why: Causes) -> Iterator[str]:
+        yield from (name for n, name in enumerate(self._names) if why & cause(n))
+        if why & OWN:
+            yield "what each replica does by itself (its number, its shapes, its Python)"
+
+
+def _has_equal_copies(variable: Variable) -> bool:
+    layout = variable.storage.layout
+    return layout.partition is WHOLE and not layout.one_copy
+
+
+def _may_differ(one: Variable | Leaf) -> bool:
+    if isinstance(one, Variable):
+        return not one.storage.layout.one_copy
+    return one.partition is not WHOLE
+
+
+def _listed(names: Iterable[str]) -> str:
+    first = list(names)
+    more = len(first) - _MOST_NAMED
+    return ", ".join(first[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,79 @@
+"""Where replicas run: their devices, their last batch and their programs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, final
+
+from distlab import events
+from distlab.devices import selection
+from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.devices.selection import DeviceLike
+from distlab.events import sink
+from distlab.step.programs.cache import ProgramCache
+from distlab.user_code import calling_line
+from distlab.values.last_batches import LastBatches
+
+_numbers = itertools.count()
+
+
+@final
+class Place:
+    """The devices of replicas that run in sync, and their programs.
+
+    Most strategies have one place. A `ParameterServerStrategy` has one for each
+    worker.
+
+    Args:
+      number: The place's number in this process; events name it.
+      find_mesh: Returns the replicas' devices; called when they are first needed.
+
+    Attributes:
+      number: The place's number in this process.
+      batch: The last batches of distributed datasets here.
+      programs: The compiled programs of the functions that ran here.
+      eager_programs: What watches the functions that ran here eagerly, by name and line.
+    """
+
+    def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:
+        self.number = number
+        self.batch = LastBatches()
+        self.programs = ProgramCache()
+        self.eager_programs: dict[tuple[str, str], Any] = {}
+        self._find_mesh = find_mesh
+
+    @classmethod
+    def on(cls, devices: Iterable[DeviceLike], name: str) -> Place:
+        """Makes a place on these devices, and emits an event that describes it.
+
+        Args:
+          devices: The devices of the replicas, in replica order.
+          name: The strategy as events name it.
+
+        Raises:
+          DeviceError: A device does not exist or is named twice.
+        """
+        mesh = replica_mesh(selection.find(devices))
+        place = cls(next(_numbers), lambda: mesh)
+        recorder = sink.recorder()
+        if recorder.enabled:
+            processes = [device.process_index for device in mesh.devices]
+            recorder.emit(
+                events.Strategy(
+                    time_ns=time.monotonic_ns(),
+                    strategy=place.number,
+                    name=name,
+                    devices=list(mesh.names),
+                    processes=processes if len(set(processes)) > 1 else [],
+                    source=calling_line(),
+                )
+            )
+        return place
+
+    @cached_property
+    def mesh(self) -> ReplicaMesh:
+        """The replicas' devices."""
+        return self._find_mesh()

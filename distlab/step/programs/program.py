@@ -1,0 +1,334 @@
+"""A replica function compiled for one set of argument shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from distlab.collectives.host import CollectiveHost
+from distlab.devices import connections, dispatch_order, in_flight, jax_internals, selection
+from distlab.devices.dispatch_order import Dispatch
+from distlab.devices.jax_internals import ConcreteArray, plain
+from distlab.errors import ContextError
+from distlab.step.arguments.explained import (
+    explain_inner_traces,
+    explain_methods,
+    explain_parts_of_batch,
+)
+from distlab.step.arguments.leaves import Arguments
+from distlab.step.functions.state import captured_state, with_noted
+from distlab.step.functions.statics import GuardedArguments
+from distlab.step.programs.inputs import ProgramInputs, merged
+from distlab.step.programs.reentry import Dispatching
+from distlab.step.programs.spmd import SpmdFunction
+from distlab.step.ragged.programs import RaggedPrograms
+from distlab.values.checks import function_name, function_source, require_plain
+from distlab.values.plain_arrays import is_packed
+from distlab.variables import server_traffic, storage
+from distlab.variables.outside_reads import noting
+from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.remote_transfers import RemoteChanges
+
+_numbers = itertools.count()
+
+
+def next_number() -> int:
+    """Returns the number of a new program, or of a function that runs eagerly."""
+    return next(_numbers)
+
+
+_dispatching = Dispatching()
+
+
+@final
+class Program:
+    """The program of one function for one set of argument shapes.
+
+    Making one traces the function; the first call compiles it.
+
+    Attributes:
+      number: Its number in this process.
+      function: The function's qualified name.
+      source: File and line of the function's definition.
+      configuration: JAX's settings when it was traced.
+      arguments: The function's arguments, leaf by leaf.
+      spmd: The function over all replicas.
+      captured: The objects of Flax NNX and Keras that the function uses from outside; None if it
+        uses none.
+      inputs: Places the inputs on the mesh.
+      compiled: The executable, or the programs of a ragged step; None until the first call.
+      trace_ns: Nanoseconds that tracing and lowering took.
+      compile_ns: Nanoseconds that XLA took; 0 until the first call.
+      copies: Compares the copies of states that each replica updates by itself, before and after
+        a step; None where no replica does.
+      results: Keeps the small results of the last steps; None where nobody records, or none is.
+      alike_leaves: The positions of those of `alike` among the leaves of the result.
+      alike: The positions of the results that are the same on all replicas; none where nobody
+        records.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        host: CollectiveHost,
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        require_plain(fn)
+        jax_internals.require_compilation("run")
+        started = time.monotonic_ns()
+        self.number = next_number()
+        self.function = function_name(fn)
+        self.source = function_source(fn)
+        self.configuration = jax_internals.configuration()
+        self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
+        self.captured = captured_state(fn)
+        guarded = GuardedArguments(self.arguments.static())
+        try:
+            with noting() as read:
+                self.spmd = SpmdFunction(fn, self.arguments, host)
+        except Exception as error:
+            guarded.restore()
+            self.arguments.explain_parts(error)
+            explain_parts_of_batch(error, fn, args, kwargs)
+            explain_methods(error)
+            if self.captured is not None:
+                self.captured.explain(error)
+            else:
+                explain_inner_traces(error)
+            raise
+        guarded.require_unchanged()
+        self.captured = with_noted(self.captured, self.function, list(read.values()))
+        self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
+        self.compiled: Any = None
+        self.trace_ns = time.monotonic_ns() - started
+        self.compile_ns = 0
+        self.copies: Any = None
+        self.results: Any = None
+        self.alike: frozenset[int] = frozenset()
+        self.alike_leaves: list[int] = []
+        self._changes = _remote_changes(self.spmd)
+        self._assigns = bool(self.spmd.written or self.spmd.updates)
+        self._operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
+        # The traffic of other processes is counted where their messages are sent.
+        self._on_servers = any(
+            v.storage.layout.server is not None and not isinstance(v.storage, RemoteStorage)
+            for v in [*self.spmd.read, *self.spmd.written]
+        )
+        self._mesh = host.mesh
+        self._dispatch = _dispatch(self) if host.mesh.shared else None
+        self._call: Callable[..., list[jax.Array]] | None = None
+        self._jitted: Callable[..., list[jax.Array]] | None = None
+        self._marker: int | None = None  # the output that is awaited as the step's end
+        # An output that marks the step's end is needed where all others may be given away, as
+        # variables are to the next step, and where several programs make them.
+        only_variables = bool(self.spmd.written) and not self.spmd.computed
+        self._marks = self.inputs.donates or only_variables or self.spmd.parted
+        self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
+        self._order, self._taken = _order_of_outputs(self.spmd, self.inputs)
+        positions = {number: position for position, number in enumerate(self._order)}
+        self._written = [
+            (variable.storage, positions[number])
+            for number, variable in enumerate(self.spmd.written, self.spmd.computed)
+        ]
+
+    def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
+        """Dispatches one step to the devices, without waiting for it.
+
+        Args:
+          leaves: The flat arguments.
+
+        Returns:
+          The function's result with per-replica leaves, and one array that is
+          ready when the step is (None when the step has no output).
+
+        Raises:
+          ContextError: The call interrupts another one in the same thread.
+        """
+        in_flight.require_sound()
+        _dispatching.begin()
+        try:
+            return self._dispatched(leaves)
+        finally:
+            _dispatching.end()
+
+    def _dispatched(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
+        inputs = self.inputs
+        if inputs.donates:
+            inputs.require_alive(leaves)
+        if self.copies is not None:
+            self.copies.look(leaves)
+        arrays = inputs.arrays(leaves)
+        # Where a program that has run before receives a donated array, JAX ends the process.
+        if any(array.is_deleted() for array in arrays if type(array) is ConcreteArray):
+            inputs.require_alive(leaves)
+        if self.compiled is None:
+            arrays = inputs.on_mesh(arrays)
+        with in_flight.dispatching:
+            fresh = self.compiled is None
+            if fresh:
+                self._compile(arrays)
+            if self._dispatch is not None:
+                dispatch_order.noted_as(self._dispatch)
+            with self._reading:
+                outputs = self._execute(arrays)
+            marker = None if self._marker is None else plain(outputs[self._marker])
+            if self._marks:
+                del outputs[-1]
+            if marker is not None and self.spmd.waits:
+                in_flight.admit(marker, assigns=self._assigns)
+            if fresh and self._mesh.shared:
+                connections.settle(outputs)
+        return self.spmd.result(outputs), marker
+
+    def inline(self, leaves: list[Any]) -> Any:
+        """Adds the step to the program that a user's own `jax.jit` is tracing.
+
+        Raises:
+          ContextError: The function uses variables, whose present values would
+            become constants of the user's program.
+        """
+        variables = [*self.spmd.read, *self.spmd.written]
+        if variables:
+            raise ContextError(
+                f"{self.function} uses {variables[0].name}, and run was called inside a JAX "
+                "transformation, which would compile the variable's present value in. Call run "
+                "outside of it (run compiles by itself), or keep the state in arguments and "
+                "results."
+            )
+        return self.spmd.result(self.spmd.inline(self.inputs.dynamic(leaves)))
+
+    @property
+    def executable(self) -> Any:
+        """The `jax.stages.Compiled`, or a list of them for a ragged step; None before the first."""
+        compiled = self.compiled
+        return compiled.programs if isinstance(compiled, RaggedPrograms) else compiled
+
+    def _compile(self, arrays: list[Any]) -> None:
+        inputs = self.inputs
+
+        def step(
+            kept_values: list[Any], given_values: list[Any], kept: list[Any], donated: list[Any]
+        ) -> list[jax.Array]:
+            values = inputs.in_order(kept_values, given_values)
+            results = self.spmd(values, merged(inputs.donated, kept, donated))
+            results = [results[position] for position in self._order]
+            if self._changes is not None:
+                operands = results[self._operands :]
+                results = [*results[: self._operands], *self._changes.join(operands)]
+            if not self._marks:
+                return results
+            # Other outputs may be given away before this step is done, so an array that no
+            # caller receives marks the step's end.
+            done = jax.lax.with_sharding_constraint(jnp.zeros((), jnp.uint8), self._mesh.whole)
+            return [*results, done]
+
+        step.__name__ = self.function.rsplit(".", 1)[-1].strip("<>")
+        started = time.monotonic_ns()
+        lowered: Any
+        if self.spmd.parted:
+            values, _ = inputs.examples()
+            lowered = self.spmd.programs(step.__name__, values, arrays, inputs.donated)
+        else:
+            jitted = jax.jit(step, donate_argnums=(1, 3))
+            lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
+        compiling = time.monotonic_ns()
+        self.compiled = lowered.compile()
+        if not self.spmd.parted and any(
+            is_packed(aval.dtype) for aval in jax.tree.leaves(lowered.in_avals)
+        ):
+            # JAX compares the layouts of packed numbers, such as int4, as if they were not, and
+            # refuses them where the program was compiled ahead of time.
+            self._jitted = jitted
+        self.trace_ns += compiling - started
+        self.compile_ns = time.monotonic_ns() - compiling
+        selection.give_back_memory()
+        if self._marks:
+            self._marker = -1
+            return
+        outputs = jax.tree.leaves(lowered.out_info)[self._taken :]
+        sizes = [out.size * out.dtype.itemsize for out in outputs]
+        if sizes:
+            # Results rather than variables, whose memory the next step may take over.
+            sizes = sizes[: self.spmd.computed] or sizes
+            self._marker = sizes.index(min(sizes))
+
+    def _execute(self, arrays: list[Any]) -> list[jax.Array]:
+        """Runs the program, and stores the new values of variables."""
+        inputs = self.inputs
+        try:
+            return self._run(inputs.by_donation(arrays) if inputs.donates else (arrays, []))
+        except ValueError:  # an array is not where the program was compiled for
+            return self._run(inputs.by_donation(inputs.on_mesh(arrays)))
+        except jax_internals.FoundNotFinite as error:
+            raise FloatingPointError(
+                f"{self.function} computed NaN or infinity, which jax_debug_nans or "
+                "jax_debug_infs forbids; its variables are unchanged. "
+                "distlab.run_functions_eagerly(True) finds the line."
+            ) from error
+
+    def _run(self, arrays: tuple[list[Any], list[Any]]) -> list[jax.Array]:
+        # What is given away is lost where the step ran and JAX raises nevertheless: when it looks
+        # for NaN, and in the first call, which is Python code that may be interrupted.
+        if self.spmd.agreement is not None:
+            self.spmd.agreement.confirm()
+        call = self._call or self._jitted or self.compiled
+        keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
+        values = self.inputs.values(keep=keep)
+        ran: list[list[jax.Array]] = []
+        for stored, position in self._written:
+            stored.expect(ran, position)
+        # One call of Python's C code, so that no interrupt comes between step and list.
+        ran.extend(itertools.starmap(call, ((*values, *arrays),)))
+        (outputs,) = ran
+        for stored, position in self._written:
+            stored.adopt(outputs[position])
+        if self._on_servers:
+            server_traffic.note_step(self.spmd.read, self.spmd.written)
+        if self._changes is not None:
+            self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
+        if self._call is None:
+            self._call = self._jitted or jax_internals.compiled_call(self.compiled)
+        outputs = outputs[self._taken :]
+        if self.results is not None:
+            self.results.take(outputs)
+        return outputs
+
+
+def _remote_changes(spmd: SpmdFunction) -> RemoteChanges | None:
+    """Returns the operations of a step on variables of other processes; None for no operation."""
+    changes = [
+        (variable.storage, verb, count)
+        for variable, verb, count in spmd.updates
+        if isinstance(variable.storage, RemoteStorage)
+    ]
+    return RemoteChanges(changes, spmd.operand_kinds()) if changes else None
+
+
+def _dispatch(program: Program) -> Dispatch:
+    """Returns what the guard compares between processes: what the program exchanges, and how."""
+    parts = [program.function, *map(str, program.arguments.dynamic()), *program.spmd.exchanges()]
+    return Dispatch(program.function, dispatch_order.fingerprint(parts))
+
+
+def _order_of_outputs(spmd: SpmdFunction, inputs: ProgramInputs) -> tuple[list[int], int]:
+    """Returns the outputs of `spmd` in the order of the program's, and how many go first.
+
+    The new values of the variables that are given come first, in the order of the old ones. XLA
+    pairs given arrays with outputs of their size one by one, and copies a value that has to
+    leave its memory to that of another variable.
+    """
+    numbers = {variable: n for n, variable in enumerate(spmd.written, spmd.computed)}
+    first = [numbers[v] for v, given in zip(spmd.read, inputs.given, strict=True) if given]
+    taken = set(first)
+    operands = sum(count for _, _, count in spmd.updates)
+    total = spmd.computed + len(spmd.written) + operands
+    rest = [n for n in range(total) if n not in taken]
+    return [*first, *rest], len(first)

@@ -1,0 +1,468 @@
+"""A replica function mapped over the mesh: one JAX function for all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.collectives.host import CollectiveHost
+from distlab.collectives.traced import TracedCollectives
+from distlab.devices.layouts import ROWS, WHOLE, Partition
+from distlab.errors import ShardingError, StructureError
+from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
+from distlab.step.drawn_once import Drawing
+from distlab.step.functions.arrays import constant, whole_on
+from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs.flat import flattened
+from distlab.step.own_results import own_results
+from distlab.step.programs.agreement import Agreement
+from distlab.step.programs.other_meshes import require_no_other_mesh
+from distlab.step.programs.trace import LocalTrace, trace, traced_constants, with_inputs
+from distlab.step.ragged import switch as ragged
+from distlab.step.ragged.parts import Boundary, can_be_parted
+from distlab.step.ragged.programs import RaggedPrograms
+from distlab.step.ragged.schedule import divide
+from distlab.step.ragged.stages import Group, InputSlice, Stages
+from distlab.text.shown import shown, shown_text
+from distlab.values.checks import function_name
+from distlab.values.distributed import Mirrored, PerReplica, Shape
+from distlab.values.plain_arrays import is_packed
+from distlab.values.stacks import remember
+from distlab.variables.variable import Variable
+
+
+@final
+class SpmdFunction:
+    """A function of variables' values and arrays that computes a step on all replicas.
+
+    Attributes:
+      traces: The function's trace for each group of replicas with equal shapes.
+      leaves: The arrays among the arguments, which are the inputs after the variables; then those
+        of `outside`.
+      replicas: The number of replicas.
+      read: The variables whose values are inputs.
+      written: The variables whose new values are the outputs after the results.
+      updates: The operations on variables of parameter servers: the variable, the verb and the
+        number of operands, which are the last outputs.
+      computed: The number of outputs before them, which are results.
+      ragged: Whether the replicas compute different shapes.
+      parted: Whether `programs` can compute the step, which is ragged then.
+      overwritten: The variables in `read` and `written` whose old value nothing else can need.
+      waits: Whether a device may wait for others, or for Python, in the middle of the step.
+      agreement: What the replicas provably hold alike; None with one replica.
+      outside: The values from outside that `fn` uses and JAX is tracing, as under `jax.grad`: they
+        have no numbers, so the step can only be part of another program.
+    """
+
+    def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
+        mesh = host.mesh
+        firsts, group_of = _group_replicas(arguments, mesh.replicas)
+        self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
+        for local in self.traces:
+            require_no_other_mesh(fn, local.jaxpr.jaxpr)
+        _require_same_results(self.traces)
+        self._own = own_results(self.traces[0].static)
+        self.outside = traced_constants(self.traces)
+        self.leaves = arguments.dynamic()
+        if self.outside:
+            self.traces = [with_inputs(one, self.outside, mesh) for one in self.traces]
+            self.leaves += [leaf_of(one, "a traced value", mesh) for one in self.outside]
+        self._group_of = group_of
+        self.ragged = len(firsts) > 1
+        self._mesh = mesh
+        self.replicas = mesh.replicas
+        self._alone = mesh.replicas == 1
+        self.written = self.traces[0].written
+        self.updates = self.traces[0].updates
+        self.computed = self.traces[0].computed
+        self.read = tuple(dict.fromkeys(v for t in self.traces for v in t.read if v is not None))
+        self._stages: Stages | None = None
+        if self.ragged:
+            members = [
+                tuple(replica for replica, own in enumerate(group_of) if own == group)
+                for group in range(len(firsts))
+            ]
+            self._stages = divide(
+                [
+                    _group(local, self.read, self.leaves, of_group, mesh.replicas)
+                    for local, of_group in zip(self.traces, members, strict=True)
+                ]
+            )
+        self.agreement: Agreement | None = None
+        if not self._alone:
+            groups = self._stages.groups if self._stages is not None else []
+            self.agreement = Agreement(
+                function_name(fn), self.traces, groups, self.read, self.leaves
+            )
+        # Programs of some replicas alone have not all processes, so one program has all shapes.
+        parts = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
+        # Programs that are compiled ahead of time do not take packed numbers.
+        self.parted = parts and not any(map(_has_packed, self.traces))
+        self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
+        self.overwritten = self._overwritten()
+        self._out = [
+            _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
+        ]
+        self._shapes = [self._ragged_shapes(n) for n in range(self.traces[0].computed)]
+        # XLA does not divide arrays without elements, so their layout would not tell what they are.
+        self._empty = [n for n, _ in enumerate(self._shapes) if 0 in self._out[n][0]]
+        self._mapped = jax.shard_map(
+            self._on_replica,
+            mesh=mesh.mesh,
+            in_specs=(
+                [_partition(variable).spec for variable in self.read],
+                [leaf.partition.spec for leaf in self.leaves],
+            ),
+            out_specs=[partition.spec for partition in self._out_partitions()],
+            check_vma=False,  # else gradients of whole inputs are summed over the replicas
+        )
+        # `jax.grad` and the like would compile each operation of the step by itself.
+        self._inline = jax.jit(self._mapped)
+
+    def __call__(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """Computes the step on all replicas.
+
+        Args:
+          values: The global arrays of the variables in `read`.
+          arrays: The dynamic arguments; split ones have the shape `(replicas, ...)`.
+
+        Returns:
+          The results, `(replicas, ...)` each, then the new values of `written`, then operands.
+        """
+        return self._mapped(values, arrays)
+
+    def inline(self, arrays: list[Any]) -> list[jax.Array]:
+        """Computes the step as a part of what JAX is tracing; the function has no variables.
+
+        Args:
+          arrays: The dynamic arguments, as in a call.
+        """
+        return self._inline([], [*arrays, *self.outside])
+
+    def programs(
+        self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]
+    ) -> RaggedPrograms:
+        """Returns the step as a program for each group of replicas, and programs for all.
+
+        Args:
+          name: The function's name, for profiles.
+          values: The global arrays of the variables in `read`.
+          arrays: The dynamic arguments on the mesh.
+          donated: For each of them, whether results may use its memory.
+        """
+        assert self._stages is not None
+        inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
+        outputs, shapes = self._out_partitions(), self._out_shapes()
+        boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
+        try:
+            return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
+        except (ValueError, NotImplementedError) as error:
+            self._explain_constants(error)
+            raise
+
+    def operand_kinds(self) -> list[tuple[Shape, np.dtype]]:
+        """Returns the shape and the type of each operand of `updates`."""
+        first = self.computed + len(self.written)
+        avals = self.traces[0].jaxpr.out_avals
+        return [
+            (shape, np.dtype(aval.dtype))
+            for shape, aval in zip(self._out_shapes()[first:], avals[first:], strict=True)
+        ]
+
+    def exchanges(self) -> list[str]:
+        """Returns the collectives of the step in order, and the shapes of its results, as text."""
+        return [
+            text
+            for local in self.traces
+            for text in (
+                *jaxprs.collectives_in(local.jaxpr.jaxpr),
+                *(aval.str_short() for aval in local.jaxpr.out_avals),
+            )
+        ]
+
+    def result(self, outputs: list[jax.Array]) -> Any:
+        """Returns the result of `fn`, with per-replica or mirrored values at the computed leaves.
+
+        With one replica they are plain arrays, as in TensorFlow.
+        """
+        first = self.traces[0]
+        computed: list[Any] = outputs[: self.computed]
+        if not self._alone:
+            for position in self._empty:
+                remember(computed[position])
+            computed = [
+                PerReplica(array, shapes) if declared is None else Mirrored(array)
+                for array, shapes, declared in zip(
+                    computed, self._shapes, first.declared, strict=True
+                )
+            ]
+            if any(first.one):
+                computed = [
+                    value.values[0] if one else value
+                    for value, one in zip(computed, first.one, strict=True)
+                ]
+        if self.computed < len(first.static):
+            rest = iter(computed)
+            computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
+            if self._own is not None:
+                for position, copied in zip(self._own.positions, self._own(), strict=True):
+                    computed[position] = copied
+        return jax.tree.unflatten(first.results, computed)
+
+    def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """Computes one replica's step on its blocks of the global arrays."""
+        own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
+        own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
+        by_variable = dict(zip(self.read, own_values, strict=True))
+        first = self.traces[0]
+        try:
+            if self._stages is not None:
+                inputs = [*own_values, *own]
+                outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
+            else:
+                inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
+                constants = map(constant, first.jaxpr.consts)
+                outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
+            return [
+                partition.block(out)
+                for partition, out in zip(self._out_partitions(), outputs, strict=True)
+            ]
+        except (ValueError, NotImplementedError) as error:
+            self._explain_constants(error)
+            raise
+
+    def _explain_constants(self, error: Exception) -> None:
+        """Names an array that the function uses from outside, when a program can't hold it."""
+        for local in self.traces:
+            if local.divided:
+                raise ShardingError(local.divided) from error
+            if local.meshed and "mesh" in shown_text(error).lower():
+                raise ShardingError(local.meshed) from error
+
+    def _overwritten(self) -> frozenset[Variable]:
+        """Returns no variable when the step may fail or stop between two of them.
+
+        Python functions that the devices call might read a variable, and random keys pass
+        through Python code of JAX, where an interrupt would lose them. So it would between
+        the programs of a ragged step.
+        """
+        if self.parted:
+            return frozenset()
+        for local in self.traces:
+            keys = any(jnp.issubdtype(a.dtype, jax.dtypes.extended) for a in local.jaxpr.out_avals)
+            if keys or jaxprs.calls_python(local.jaxpr.jaxpr):
+                return frozenset()
+        return frozenset(self.read) & frozenset(self.written)
+
+    def _out_shapes(self) -> list[Shape]:
+        return [largest for largest, _ in self._out]
+
+    def _out_partitions(self) -> list[Partition]:
+        results = [
+            ROWS if declared is None and not self._alone else WHOLE
+            for declared in self.traces[0].declared
+        ]
+        operands = [WHOLE] * sum(count for _, _, count in self.updates)
+        return [*results, *map(_partition, self.written), *operands]
+
+    def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
+        _, by_group = self._out[number]
+        return None if by_group is None else tuple(by_group[g] for g in self._group_of)
+
+
+def _has_packed(local: LocalTrace) -> bool:
+    """Returns whether a trace has numbers of less than a byte, such as int4."""
+    jaxpr = local.jaxpr.jaxpr
+    computed = (variable for equation in jaxpr.eqns for variable in equation.outvars)
+    return any(is_packed(atom.aval.dtype) for atom in (*jaxpr.invars, *computed) if _is_array(atom))
+
+
+def _is_array(atom: Any) -> bool:
+    return hasattr(atom.aval, "dtype")
+
+
+def _may_wait(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not tell."""
+    return jaxprs.collective_in(jaxpr) is not None or jaxprs.reaches_out(jaxpr)
+
+
+def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], list[int]]:
+    """Returns the first replica of each group of equal shapes, and each replica's group."""
+    signatures = [
+        tuple(leaf.shapes[replica] for leaf in arguments.dynamic()) for replica in range(replicas)
+    ]
+    distinct = list(dict.fromkeys(signatures))
+    return [signatures.index(s) for s in distinct], [distinct.index(s) for s in signatures]
+
+
+def _trace_groups(
+    fn: Callable[..., Any],
+    arguments: Arguments,
+    host: CollectiveHost,
+    firsts: list[int],
+    group_of: list[int],
+) -> list[LocalTrace]:
+    """Traces `fn` for each group of replicas, in rounds.
+
+    The trace of one group depends on the others: on the shapes that they pass
+    to an all-gather, and on whether they reduce or return another Python number. Each
+    round uses the results of the round before it. What `fn` makes in the first
+    round, such as variables, it finds in the second, where it is known, too, whether
+    it uses arrays from outside that lie on the mesh.
+    """
+    gathered: list[list[Shape]] = []
+    passed_on: frozenset[int] = frozenset()
+    as_arrays: frozenset[int] = frozenset()
+    may_make = True
+    on_mesh = False
+    drawing = Drawing(fn)
+    while True:
+        traces: list[LocalTrace] = []
+        shapes_by_group: list[list[Shape]] = []
+        numbers_by_group: list[list[complex]] = []
+        failures: list[tuple[Exception, int]] = []
+        made = False
+        for replica in firsts:
+            collectives = TracedCollectives(
+                host.mesh.by_process, host.cross_device_ops, gathered, passed_on
+            )
+            collectives.may_make = may_make
+            try:
+                with drawing.noted():
+                    local = trace(
+                        fn,
+                        arguments,
+                        host,
+                        replica,
+                        collectives=collectives,
+                        as_arrays=as_arrays,
+                        on_mesh=on_mesh,
+                    )
+                traces.append(local)
+            except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
+                failures.append((error, replica))
+            shapes_by_group.append(collectives.gathered)
+            numbers_by_group.append(collectives.numbers)
+            made = made or bool(collectives.made)
+        found = [[shapes[g] for g in group_of] for shapes in zip(*shapes_by_group, strict=False)]
+        numbers = _differing(numbers_by_group)
+        settled = len(firsts) == 1 or (found == gathered and numbers <= passed_on)
+        may_make = False
+        if failures and settled:
+            failure, replica = failures[0]
+            arguments.explain_replica(failure, replica)
+            raise failure
+        differing = _differing_numbers(traces)
+        found_on_mesh = len(traces) == 1 and whole_on(host.mesh.mesh, traces[0].jaxpr.consts)
+        known = differing <= as_arrays and found_on_mesh <= on_mesh
+        if not failures and settled and known and not made:
+            drawing.tell()
+            return traces
+        on_mesh = on_mesh or found_on_mesh
+        gathered, passed_on = found, passed_on | numbers
+        as_arrays |= differing
+
+
+def _differing(numbers: list[list[complex]]) -> frozenset[int]:
+    """Returns the positions of numbers that differ between groups."""
+    columns = enumerate(zip(*numbers, strict=False))
+    return frozenset(n for n, column in columns if len(set(map(repr, column))) > 1)
+
+
+def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
+    """Returns the positions of results that are different Python numbers on different groups."""
+    if len({t.results for t in traces}) != 1:
+        return frozenset()
+    return frozenset(
+        position
+        for position, leaves in enumerate(zip(*(t.static for t in traces), strict=True))
+        if any(leaf != leaves[0] for leaf in leaves)
+        and all(leaf is None or isinstance(leaf[0], bool | int | float) for leaf in leaves)
+    )
+
+
+def _require_same_results(traces: list[LocalTrace]) -> None:
+    """Checks that all groups return the same structure and assign the same variables.
+
+    Raises:
+      StructureError: They differ.
+    """
+    first = traces[0]
+    for other in traces[1:]:
+        if other.results == first.results and other.static != first.static:
+            pairs = zip(first.static, other.static, strict=True)
+            mine, theirs = next((a, b) for a, b in pairs if a != b)
+            raise StructureError(
+                "All replicas must return the same of what is not computed, but with the different "
+                f"shapes of this step one returns {_not_computed(mine)} and another "
+                f"{_not_computed(theirs)}. Return numbers as arrays, or leave out what differs."
+            )
+        if (other.results, other.declared) != (first.results, first.declared):
+            raise StructureError(
+                "All replicas must return the same structure, but with the different shapes of "
+                f"this step the function returns {first.results} on some replicas and "
+                f"{other.results} on others. Return arrays of size 0 in place of None."
+            )
+        if other.written != first.written:
+            raise StructureError(
+                "All replicas must assign the same variables, but with the different shapes of "
+                f"this step some assign {[v.name for v in first.written]} and others "
+                f"{[v.name for v in other.written]}. Assign them on every replica."
+            )
+        for mine, theirs in zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True):
+            if mine.dtype != theirs.dtype or len(mine.shape) != len(theirs.shape):
+                raise StructureError(
+                    "Each result must have one dtype and one number of dimensions on all "
+                    f"replicas, got {mine.str_short()} and {theirs.str_short()}. Convert the "
+                    "result on every replica."
+                )
+
+
+def _not_computed(leaf: tuple[Any] | None) -> str:
+    return "an array that it computes" if leaf is None else shown(leaf[0])
+
+
+def _group(
+    local: LocalTrace,
+    read: tuple[Variable, ...],
+    leaves: list[Leaf],
+    members: tuple[int, ...],
+    replicas: int,
+) -> Group:
+    """Returns a group of replicas, with the sources of its jaxpr's inputs.
+
+    Args:
+      local: The trace of one of them.
+      read: The variables whose values are the step's first inputs.
+      leaves: The dynamic arguments, the step's other inputs.
+      members: The numbers of the group's replicas.
+      replicas: The number of all replicas.
+    """
+    positions = {variable: position for position, variable in enumerate(read)}
+    inputs: list[InputSlice | None] = [
+        None if variable is None else InputSlice(positions[variable], variable.shape)
+        for variable in local.read
+    ]
+    inputs += [
+        InputSlice(position, leaf.shapes[members[0]])
+        for position, leaf in enumerate(leaves, start=len(read))
+    ]
+    return Group(flattened(local.jaxpr, replicas), inputs, members)
+
+
+def _out_shapes(local: LocalTrace) -> list[Shape]:
+    return [tuple(aval.shape) for aval in local.jaxpr.out_avals]
+
+
+def _padded_shape(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]:
+    """Returns the shape that all groups' shapes fit in, and the shapes when they differ."""
+    largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
+    return largest, None if len(set(shapes)) == 1 else shapes
+
+
+def _partition(variable: Variable) -> Partition:
+    return variable.storage.layout.partition

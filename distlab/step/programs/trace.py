@@ -1,0 +1,321 @@
+"""Tracing a replica function to the jaxpr of one replica."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+from jax.sharding import NamedSharding
+
+from distlab.collectives.host import CollectiveHost
+from distlab.collectives.traced import TracedCollectives
+from distlab.context import scopes
+from distlab.context.replica_context import ReplicaContext
+from distlab.devices import jax_internals
+from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.errors import ContextError, StructureError
+from distlab.step.arguments import in_place
+from distlab.step.arguments.explained import (
+    explain_axis,
+    explain_masked,
+    explain_static,
+    explain_traced,
+    other_ways,
+)
+from distlab.step.arguments.leaves import Arguments
+from distlab.step.arguments.names import Declared, declared
+from distlab.step.functions.arrays import divided_text, on_a_mesh_text, require_memory
+from distlab.step.functions.holders import is_state_holder
+from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
+from distlab.step.programs import other_meshes
+from distlab.values.checks import declared_array, function_name, is_array_like
+from distlab.values.distributed import Mirrored
+from distlab.values.needs_python import NEEDS_PYTHON, needs_python
+from distlab.values.nests import taken_apart
+from distlab.values.plain_arrays import is_of_integers
+from distlab.values.wide_integers import require_kept
+from distlab.variables import frames
+from distlab.variables.variable import Variable, live
+
+
+class LocalTrace(NamedTuple):
+    """The trace of a replica function on one replica.
+
+    Attributes:
+      jaxpr: Computes the results and the written variables' new values from the
+        variables' values and the dynamic arguments.
+      read: The variable of each of the jaxpr's first inputs; None for unused inputs.
+      written: The assigned variables, in the order of the outputs after the results.
+      results: The structure of the result.
+      static: For each leaf of the result None when it is computed, or a tuple of
+        the object that `fn` returned.
+      declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
+      one: For each computed leaf whether a `merge_call` of several workers made it, one for all.
+      updates: For each operation on a variable of a parameter server the variable, the verb and
+        the number of operands, which are the last outputs.
+      divided: What is wrong where a program can't hold a divided array from outside of `fn`.
+      meshed: What is wrong where it can't hold a whole one that lies on a mesh.
+      on_mesh: Whether it was traced as a part of a program of the mesh.
+    """
+
+    jaxpr: ClosedJaxpr
+    read: tuple[Variable | None, ...]
+    written: tuple[Variable, ...]
+    results: Any
+    static: tuple[tuple[Any] | None, ...]
+    declared: tuple[Declared | None, ...]
+    one: tuple[bool, ...] = ()
+    updates: tuple[tuple[Variable, str, int], ...] = ()
+    divided: str = ""
+    meshed: str = ""
+    on_mesh: bool = False
+
+    @property
+    def computed(self) -> int:
+        """The number of computed leaves of the result."""
+        return self.static.count(None)
+
+
+def trace(
+    fn: Callable[..., Any],
+    arguments: Arguments,
+    host: CollectiveHost,
+    replica: int,
+    *,
+    collectives: TracedCollectives,
+    as_arrays: frozenset[int],
+    on_mesh: bool,
+) -> LocalTrace:
+    """Traces `fn` with one replica's shapes. Nothing is executed.
+
+    Args:
+      fn: The replica function.
+      arguments: Its arguments.
+      host: The strategy that runs it.
+      replica: The number of the replica.
+      collectives: The collectives that `fn` may call; they record its use of them.
+      as_arrays: Positions of results that are Python numbers but differ between
+        replicas, so that they are traced as arrays.
+      on_mesh: Whether to trace `fn` as a part of a program of the mesh: what it differentiates or
+        maps may use whole arrays from outside that lie on the mesh, but no other ones of a mesh.
+
+    Raises:
+      NeedsPythonError: `fn` needs a number where only shapes are known.
+      ContextError: A traced value escaped from `fn`, as by the assignment of a
+        variable inside `jax.lax.scan`.
+      DonatedError: `fn` uses a deleted array from outside.
+      StructureError: The result has an object that hides what was computed.
+      ValueShapeError: The result has whole numbers of 64 bits that JAX would cut, or `fn` computes
+        with a masked array.
+    """
+    _intercept_sums()
+    mesh = host.mesh
+    candidates = live()
+    found: dict[str, Any] = {}
+
+    def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
+        frame = frames.TracedFrame(dict(zip(candidates, values, strict=True)))
+        args, kwargs = arguments.build(arrays)
+        leaves_of = zip(arrays, arguments.dynamic(), strict=True)
+        collectives.common = [array for array, leaf in leaves_of if leaf.role == "whole"]
+        context = ReplicaContext(host, collectives)
+        with frames.use(frame), scopes.replica(context):
+            result = in_place.call(fn, args, kwargs, arguments.examples(replica))
+        with taken_apart(result, "The result of fn"):
+            paths, found["results"] = _flattened(result)
+        paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
+        leaves = [leaf for _, leaf in paths]
+        _require_known(paths)
+        found["static"] = tuple(
+            None if _is_computed(leaf) or position in as_arrays else (leaf,)
+            for position, leaf in enumerate(leaves)
+        )
+        computed = [
+            (declared(path), leaf)
+            for (path, leaf), fixed in zip(paths, found["static"], strict=True)
+            if fixed is None
+        ]
+        found["one"] = tuple(
+            any(leaf is merged for merged in collectives.merged_into_one) for _, leaf in computed
+        )
+        found["declared"] = tuple(name if _is_mirrored(leaf) else None for name, leaf in computed)
+        found["read"] = tuple(v if v in frame.read else None for v in candidates)
+        found["written"] = tuple(frame.written)
+        found["updates"] = tuple((v, o.verb, len(o.operands)) for v, o in frame.updates)
+        collectives.end_trace()
+        return [
+            *(_array(leaf, name.label) for name, leaf in computed),
+            *(frame.written[variable] for variable in found["written"]),
+            *(operand for _, operation in frame.updates for operand in operation.operands),
+        ]
+
+    shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
+    arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
+    try:
+        with _seen(mesh, on_mesh):
+            jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
+    except NEEDS_PYTHON as error:
+        raise needs_python(fn, "run", error, other_ways(arguments.numbers())) from error
+    except jax.errors.UnexpectedTracerError as error:
+        raise ContextError(
+            f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
+            "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
+            f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
+        ) from error
+    except (NameError, ValueError, TypeError, IndexError) as error:
+        refused = other_meshes.refusal_of(error, fn)
+        if refused is not None:
+            raise refused from error
+        explain_axis(error)
+        explain_static(error)
+        explain_masked(error, fn)
+        explain_traced(error)
+        raise
+    leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
+    if leaked and not jax_internals.being_transformed():
+        raise ContextError(
+            f"{function_name(fn)} uses a value ({leaked[0].aval}) that was kept from inside a "
+            "function that JAX was tracing, where it had no numbers. Return values from functions "
+            "instead of storing them."
+        )
+    require_memory(fn, jaxpr.consts)
+    return LocalTrace(
+        ClosedJaxpr(jaxpr.jaxpr, [_unshared(const) for const in jaxpr.consts]),
+        **found,
+        divided=divided_text(fn, jaxpr.consts),
+        meshed=on_a_mesh_text(fn, jaxpr.consts),
+        on_mesh=on_mesh,
+    )
+
+
+def _unshared(const: Any) -> Any:
+    """Returns a constant as another object with the same memory, if it is one of NumPy.
+
+    JAX converts an array of 64-bit numbers once for as long as anybody holds what it made of it,
+    and programs are kept: later ones would have the numbers of the first, whatever was written
+    into the array since.
+    """
+    return np.asarray(const).view(type(const)) if isinstance(const, np.ndarray) else const
+
+
+@functools.cache
+def _intercept_sums() -> None:
+    """Makes `jax.lax.psum` a sum also of numbers that differ with shapes, and of complex ones."""
+    jax_internals.sum_over_axis(AXIS, _differs)
+
+
+def _differs(value: Any) -> bool:
+    """Returns whether a value that is not traced may differ between replicas."""
+    if not isinstance(value, int | float | complex | np.number):
+        return False
+    collectives = getattr(scopes.current_replica(), "collectives", None)
+    return isinstance(collectives, TracedCollectives) and collectives.differ(complex(value))
+
+
+def _seen(mesh: ReplicaMesh, on_mesh: bool) -> AbstractContextManager[None]:
+    return mesh.seen_by_a_replica() if on_mesh else nullcontext()
+
+
+def traced_constants(traces: list[LocalTrace]) -> list[Any]:
+    """Returns the constants of traces that JAX is tracing itself, each once."""
+    constants = (one for local in traces for one in local.jaxpr.consts)
+    return list({id(one): one for one in constants if isinstance(one, jax.core.Tracer)}.values())
+
+
+def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> LocalTrace:
+    """Returns a trace with some constants as its last inputs.
+
+    Args:
+      local: The trace.
+      constants: The constants, which may lie on devices: in a program over the replicas only an
+        input may.
+      mesh: The replicas' devices.
+    """
+    closed = local.jaxpr
+    count = len(closed.jaxpr.invars)
+
+    def evaluated(*inputs: Any) -> list[Any]:
+        given = dict(zip(map(id, constants), inputs[count:], strict=True))
+        consts = [given.get(id(one), one) for one in closed.consts]
+        return list(jax.core.eval_jaxpr(closed.jaxpr, consts, *inputs[:count]))
+
+    avals = [*closed.in_avals, *(one.aval for one in constants)]
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+    with _seen(mesh, local.on_mesh):
+        jaxpr = jax.make_jaxpr(evaluated, axis_env=[(AXIS, mesh.replicas)])(*shapes)
+    return local._replace(jaxpr=jaxpr)
+
+
+def _flattened(result: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Returns the leaves of a result, with their paths, and its structure."""
+    flattened = jax.tree_util.tree_flatten_with_path
+    try:
+        return flattened(result, is_leaf=_is_mirrored)
+    except DeprecationWarning:  # an error here, by which JAX tells of iterators
+        return flattened(result, is_leaf=lambda part: _is_mirrored(part) or is_iterated(part))
+
+
+def _require_known(paths: list[tuple[Any, Any]]) -> None:
+    """Checks that no leaf of a result hides arrays that were computed, or is used up by a reader.
+
+    Args:
+      paths: The result's leaves, with their paths.
+
+    Raises:
+      StructureError: One is an object that JAX can't look into, or an iterator.
+    """
+    for path, leaf in paths:
+        known = isinstance(leaf, jax.core.Tracer | Mirrored) or is_array_like(leaf)
+        if known or is_state_holder(leaf):
+            continue
+        what = f"{declared(path).label} is of class {type(leaf).__name__}"
+        if is_gone_through_once(leaf):
+            raise StructureError(
+                f"{what}, which gives what it holds once, but a compiled function's Python runs "
+                "only when it is compiled: later steps would return it used up. Return its parts "
+                "in a list or a tuple."
+            )
+        part = traced_part(leaf)
+        if part is not None:
+            raise StructureError(
+                f"{what} and {part} is computed, but JAX takes such an object for one without "
+                "arrays. Return a tuple, a dict or a NamedTuple, or register the class: "
+                "jax.tree_util.register_dataclass."
+            )
+
+
+def _without_tracer(leaf: Any) -> Any:
+    """Returns a leaf of a result; for a traced gradient of whole numbers an array of NumPy."""
+    return _of_integers(leaf.shape) if is_of_integers(leaf) else leaf
+
+
+@functools.cache
+def _of_integers(shape: tuple[int, ...]) -> np.ndarray:
+    return np.zeros(shape, jax.dtypes.float0)
+
+
+def _is_mirrored(value: Any) -> bool:
+    return type(value) is Mirrored
+
+
+def _array(leaf: Any, label: str) -> jax.Array:
+    """Returns a computed leaf as an array, which must keep the numbers of one of NumPy."""
+    require_kept(leaf.array if type(leaf) is Mirrored else leaf, label)
+    return declared_array(leaf, label) if type(leaf) is Mirrored else jnp.asarray(leaf)
+
+
+def _is_computed(leaf: Any) -> bool:
+    """Returns whether a leaf is computed; a number or an array from before the step is not."""
+    if type(leaf) is Mirrored:  # one from before the step lies on all devices
+        return not isinstance(getattr(leaf.array, "sharding", None), NamedSharding)
+    if isinstance(leaf, bool | int | float | complex) or is_of_integers(leaf):
+        return False
+    return isinstance(leaf, jax.core.Tracer) or (
+        is_array_like(leaf) and not isinstance(leaf, jax.Array)
+    )

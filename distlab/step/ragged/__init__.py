@@ -1,0 +1,1 @@
+"""Steps whose replicas have batches of different shapes."""

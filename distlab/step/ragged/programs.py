@@ -1,0 +1,178 @@
+"""A ragged step as several programs: one for each group of replicas, and one for all between them.
+
+A group's program runs on the devices of its replicas only and has no collectives, so groups
+don't wait for each other. The program of a common stage reads the outputs of the groups'
+programs where they lie on the devices: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from distlab.devices import in_flight, jax_internals
+from distlab.devices.jax_internals import plain
+from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.step.ragged.parts import Boundary, Part, Slot, parts_of
+from distlab.step.ragged.stages import Stages
+
+Assemble: TypeAlias = Callable[[list[jax.Array]], jax.Array]
+"""Makes an array over several devices of its pieces."""
+
+
+@final
+class RaggedPrograms:
+    """The programs of one ragged step. Making them lowers them; `compile` compiles them.
+
+    Args:
+      name: The name of the step's function, for profiles.
+      stages: The stages of the step.
+      boundary: The inputs and outputs of the step.
+      mesh: The replicas' devices.
+      arrays: The step's inputs on the mesh, for their shapes.
+
+    Attributes:
+      programs: The executables, in the order in which a step dispatches them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stages: Stages,
+        boundary: Boundary,
+        mesh: ReplicaMesh,
+        arrays: Sequence[jax.Array],
+    ) -> None:
+        self.programs: list[Any] = []
+        self._donated = boundary.donated
+        self._shardings = [NamedSharding(mesh.mesh, one.spec) for one in boundary.inputs]
+        self._parts, self._outputs = parts_of(stages, boundary, mesh, arrays)
+        self._lowered = [_lowered(name, part) for part in self._parts]
+        self._assemblers = [
+            [jax_internals.assembler(slot.over(part.mesh)) for slot in part.sources]
+            for part in self._parts
+        ]
+        self._output_assemblers = [
+            jax_internals.assembler(slot.over(mesh.mesh)) for slot in self._outputs
+        ]
+        self._replicas = range(mesh.replicas)
+        self._end = jax_internals.assembler(
+            jax.ShapeDtypeStruct((mesh.replicas,), jnp.uint8, sharding=mesh.split)
+        )
+
+    def compile(self) -> RaggedPrograms:
+        """Compiles the programs, several at a time; returns the same object."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.programs = list(pool.map(lambda lowered: lowered.compile(), self._lowered))
+        self._lowered = []
+        return self
+
+    def __call__(self, *inputs: list[jax.Array]) -> list[jax.Array]:
+        """Dispatches one step. The caller holds `in_flight.dispatching`.
+
+        Args:
+          *inputs: As for other programs: the values of variables, those that are given away
+            (none), the arguments that are kept, and the donated ones.
+
+        Returns:
+          The step's outputs, and an array that is ready when the step is done.
+
+        Raises:
+          ValueError: An input is not where the programs were compiled for.
+        """
+        values, _, kept, donated = map(iter, inputs)
+        arrays = [*values, *(next(donated if d else kept) for d in self._donated[len(inputs[0]) :])]
+        for array, sharding in zip(arrays, self._shardings, strict=True):
+            own = array.sharding
+            if own != sharding and not own.is_equivalent_to(sharding, array.ndim):
+                raise ValueError(f"expected an array with {sharding}, got {array.sharding}")
+        between = _Between(arrays)
+        ends: dict[int, jax.Array] = {}
+        for number, (part, program) in enumerate(zip(self._parts, self.programs, strict=True)):
+            sources = zip(part.sources, self._assemblers[number], strict=True)
+            received = [between.over(part, slot.number, assemble) for slot, assemble in sources]
+            end, *results = program(*received)
+            ends.update(zip(part.replicas, jax_internals.pieces(end), strict=True))
+            for slot, result in zip(part.results, results, strict=True):
+                between.add(part, slot.number, result)
+            if part.common and number + 1 < len(self._parts):
+                in_flight.admit(end)  # each program with collectives counts
+        outputs = [
+            self._output(between, slot, assemble)
+            for slot, assemble in zip(self._outputs, self._output_assemblers, strict=True)
+        ]
+        for array, is_donated in zip(arrays, self._donated, strict=True):
+            if is_donated and not array.is_deleted():
+                array.delete()
+        return [*outputs, self._end([ends[replica] for replica in self._replicas])]
+
+    def _output(self, between: _Between, slot: Slot, assemble: Assemble) -> jax.Array:
+        array = between.whole.get(slot.number)
+        if array is None:
+            array = assemble([between.piece(slot.number, replica) for replica in self._replicas])
+        if slot.generator is None:
+            return array
+        return jax.random.wrap_key_data(array, impl=slot.generator)
+
+
+@final
+class _Between:
+    """The values between the programs of one step, by the number of their slot.
+
+    Attributes:
+      whole: The values over all devices.
+    """
+
+    def __init__(self, arrays: list[jax.Array]) -> None:
+        self.whole: dict[int, jax.Array] = dict(enumerate(map(plain, arrays)))
+        self._pieces: dict[int, dict[int, jax.Array]] = {}
+
+    def piece(self, slot: int, replica: int) -> jax.Array:
+        """Returns a value on the device of one replica."""
+        if slot not in self._pieces:
+            self._pieces[slot] = dict(enumerate(jax_internals.pieces(self.whole[slot])))
+        return self._pieces[slot][replica]
+
+    def over(self, part: Part, slot: int, assemble: Assemble) -> jax.Array:
+        """Returns a value over the devices of a part."""
+        if part.common and slot in self.whole:
+            return self.whole[slot]
+        return assemble([self.piece(slot, replica) for replica in part.replicas])
+
+    def add(self, part: Part, slot: int, result: jax.Array) -> None:
+        """Adds a value that a part computed; that of one group is a part of a value."""
+        if part.common:
+            self.whole[slot] = result
+            return
+        own = zip(part.replicas, jax_internals.pieces(result), strict=True)
+        self._pieces.setdefault(slot, {}).update(own)
+
+
+def _lowered(name: str, part: Part) -> jax.stages.Lowered:
+    def on_replica(*blocks: jax.Array) -> list[jax.Array]:
+        values = [slot.value(block) for slot, block in zip(part.sources, blocks, strict=True)]
+        results = zip(part.results, part.compute(values), strict=True)
+        return [jnp.zeros(1, jnp.uint8), *(slot.stored(value) for slot, value in results)]
+
+    mapped = jax.shard_map(
+        on_replica,
+        mesh=part.mesh,
+        in_specs=tuple(slot.partition.spec for slot in part.sources),
+        out_specs=[PartitionSpec(AXIS), *(slot.partition.spec for slot in part.results)],
+        check_vma=False,
+    )
+
+    def step(*arrays: jax.Array) -> list[jax.Array]:
+        outputs: list[jax.Array] = mapped(*arrays)
+        return outputs
+
+    step.__name__ = name
+    donated = [number for number, is_donated in enumerate(part.donated) if is_donated]
+    shapes = [slot.over(part.mesh) for slot in part.sources]
+    return jax.jit(step, donate_argnums=donated).lower(*shapes)

@@ -1,0 +1,1 @@
+"""Findings about a compiled step, which advice and pages show."""
