@@ -33,20 +33,7 @@ shows the training."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command.
-
-    Args:
-      argv: Arguments without the program's name; by default those of the process.
-
-    Returns:
-      The exit code. Errors of distlab are printed in one line, not raised.
-
-    Example:
-      >>> from distlab.cli import main
-      >>> main(["runs", "."])
-      No runs in . and its subfolders, 3 levels deep; links are not followed. Record one: ...
-      0
-    """
+    """Runs the command."""
     if argv is None:
         warnings.showwarning = _show_warning
     parser = _parser()

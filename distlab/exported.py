@@ -133,13 +133,7 @@ class Exported:
         )
 
     def _empty(self, args: Any) -> Any:
-        """Returns the results for arguments without examples.
-
-        Raises:
-          ValueShapeError: A result has elements all the same.
-          ValueError: The arguments do not fit.
-          TypeError: They do not fit.
-        """
+        """Returns the results for arguments without examples."""
         leaves, structure = jax.tree.flatten(args)
 
         def of_size(size: int) -> Any:
@@ -335,13 +329,7 @@ def _is_none_of_any(size: int, of_spec: Any) -> bool:
 
 
 def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
-    """Returns the function's jaxpr, and the shapes of its result.
-
-    Raises:
-      NeedsPythonError: It needs numbers.
-      StructureError: Its result is something else than arrays and numbers, or it has another
-        number of parameters than there are specs.
-    """
+    """Returns the function's jaxpr, and the shapes of its result."""
 
     def arrays_of(*args: Any) -> Any:
         try:
@@ -364,16 +352,7 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
 
 
 def _explain_count(fn: Callable[..., Any], args: tuple[Any, ...], error: TypeError) -> None:
-    """Raises in place of Python's error for a wrong number of arguments one that tells of specs.
-
-    Args:
-      fn: The function.
-      args: What it was called with.
-      error: What it raised.
-
-    Raises:
-      StructureError: It does not accept so many arguments.
-    """
+    """Raises in place of Python's error for a wrong number of arguments one that tells of specs."""
     try:
         inspect.signature(fn).bind(*args)
     except TypeError:
@@ -438,11 +417,7 @@ def _of_bytes(data: bytes) -> Exported:
 
 
 def _read_from(file: Path | IO[bytes], name: str) -> Exported:
-    """Returns the function that `Exported._write` wrote.
-
-    Raises:
-      DataLossError: A newer version wrote it.
-    """
+    """Returns the function that `Exported._write` wrote."""
     export_library = _jax_export()
     with zipfile.ZipFile(file) as held:
         about = json.loads(held.read(_ABOUT))

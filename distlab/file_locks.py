@@ -8,11 +8,7 @@ from pathlib import Path
 
 
 def is_locked(path: Path) -> bool:
-    """Returns whether a living process holds a lock file.
-
-    Args:
-      path: The file. Where it can't be opened, or not be locked, nobody holds it.
-    """
+    """Returns whether a living process holds a lock file."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
     except OSError:

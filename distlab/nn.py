@@ -120,12 +120,7 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
 
 
 def _numbers(name: str, value: Any) -> jax.Array:
-    """Returns an argument as an array of numbers.
-
-    Raises:
-      ArgumentTypeError: It can't be one.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns an argument as an array of numbers."""
     in_flight.require_not_forked()
     require_alive(value, name)
     try:
@@ -144,11 +139,7 @@ def _numbers(name: str, value: Any) -> jax.Array:
 
 
 def _replicas(verb: str, remedy: str) -> int:
-    """Returns the number of replicas in sync.
-
-    Raises:
-      ContextError: The thread is in cross-replica context.
-    """
+    """Returns the number of replicas in sync."""
     if scopes.current_replica() is None:
         raise ContextError(
             f"{verb} belongs in the function that each replica runs, and was called in "

@@ -20,9 +20,6 @@ def end_soon(thread: threading.Thread) -> None:
     """Raises `SystemExit` in a thread, at the next of Python's instructions that it runs.
 
     A thread that comes back from C while the interpreter ends is aborted, and the process with it.
-
-    Args:
-      thread: One that runs a function of a user's, and nothing of this library's that others need.
     """
     if thread.ident is not None and thread.is_alive():
         _raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
@@ -88,11 +85,7 @@ class Thread(threading.Thread):
         return self.ident is not None and not self._over and os.getpid() == self._process
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the end of the function; the thread itself does not wait.
-
-        Args:
-          timeout: The longest wait in seconds; None waits as long as it takes.
-        """
+        """Waits for the end of the function; the thread itself does not wait."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self.is_alive() and threading.current_thread() is not self:
             left = until - time.monotonic()

@@ -18,9 +18,5 @@ class Uncopied:
     _uncopied: ClassVar[str]
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses: a copy would be wrong.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
+        """Refuses: a copy would be wrong."""
         raise ArgumentTypeError(self._uncopied.format(self))

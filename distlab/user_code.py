@@ -20,12 +20,7 @@ Part: TypeAlias = Literal["user", "distlab", "compiler", "library"]
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warns of what the user's code, which called distlab, does.
-
-    Args:
-      message: What to say.
-      category: The class of the warning.
-    """
+    """Warns of what the user's code, which called distlab, does."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _calls_for_the_user(frame):
         level, frame = level + 1, frame.f_back
@@ -42,11 +37,7 @@ def calling_line() -> str:
 
 
 def line_of(frame: FrameType | None) -> str:
-    """Returns the file and line of the user's code that a frame runs, or that called it.
-
-    Args:
-      frame: The frame, of any thread.
-    """
+    """Returns the file and line of the user's code that a frame runs, or that called it."""
     while frame is not None and part_of(frame) != "user":
         frame = frame.f_back
     return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno)
@@ -54,12 +45,7 @@ def line_of(frame: FrameType | None) -> str:
 
 @functools.lru_cache(4096)
 def line_text(filename: str, line: int) -> str:
-    """Returns a line as text, as `calling_line` does.
-
-    Args:
-      filename: The file as Python names it.
-      line: The line's number.
-    """
+    """Returns a line as text, as `calling_line` does."""
     path = Path(filename)
     of_cell = path.parent.name.startswith("ipykernel_") or path.name.startswith("<ipython-input")
     return f"{'cell' if of_cell else path.name}:{line}"

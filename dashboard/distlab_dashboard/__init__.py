@@ -19,11 +19,7 @@ __all__ = ["DashboardServer", "serve"]
 
 
 def __getattr__(name: str) -> object:
-    """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without.
-
-    Raises:
-      MissingExtraError: They are not installed.
-    """
+    """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without."""
     if name not in __all__:
         raise AttributeError(f"module 'distlab_dashboard' has no attribute {name!r}")
     try:

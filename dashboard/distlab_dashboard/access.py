@@ -25,17 +25,7 @@ ARGUMENT: Final = "token"
 
 
 def checked_token(address: str, token: object) -> str:
-    """Returns the token to require, empty for none.
-
-    Args:
-      address: The address to listen on.
-      token: The user's token.
-
-    Raises:
-      ArgumentTypeError: The token is not a text.
-      ArgumentValueError: Others can reach the address and there is no token, or the
-        token is too short or too long, or has letters that an address does not keep.
-    """
+    """Returns the token to require, empty for none."""
     if token is None:
         if is_loopback(address):
             return ""
@@ -71,13 +61,6 @@ class Access:
     """Who may see the page: whoever has the token, or the cookie of somebody who had it."""
 
     def __init__(self, token: str, port: int) -> None:
-        """Keeps the token.
-
-        Args:
-          token: The token, empty for none.
-          port: The server's port. A host's servers share their cookies, so that the name
-            of each needs it.
-        """
         self._token = token
         self._cookie = f"distlab-token-{port}"
         # Not made from the token: whoever gets hold of a cookie can't look for the token in it.

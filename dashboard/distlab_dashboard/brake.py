@@ -36,34 +36,18 @@ class Brake:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Remembers nothing yet.
-
-        Args:
-          clock: Returns the time in seconds.
-        """
         self._clock = clock
         self._tries: OrderedDict[tuple[str, bool], _Tries] = OrderedDict()
 
     def wait_seconds(self, address: str, *, by_link: bool = False) -> int:
-        """Returns how long an address has to wait before its tokens are looked at, mostly 0.
-
-        Args:
-          address: The IP address.
-          by_link: Whether the token came by a link of another site.
-        """
+        """Returns how long an address has to wait before its tokens are looked at, mostly 0."""
         tries = self._tries.get((_network(address), by_link))
         if tries is None or len(tries.wrong) < MOST_GUESSES:
             return 0
         return max(math.ceil(tries.began + _PERIOD_SECONDS - self._clock()), 0)
 
     def note_wrong(self, address: str, token: str, *, by_link: bool = False) -> None:
-        """Notes that an address presented a wrong token.
-
-        Args:
-          address: The IP address.
-          token: The token.
-          by_link: Whether it came by a link of another site.
-        """
+        """Notes that an address presented a wrong token."""
         sender, now = (_network(address), by_link), self._clock()
         tries = self._tries.get(sender)
         if tries is None or now >= tries.began + _PERIOD_SECONDS:

@@ -12,12 +12,6 @@ class CaptureRequests:
     """Requests captures of a run that this process trains, one at a time."""
 
     def __init__(self, request: Callable[[], Future[object]] | None) -> None:
-        """Has nothing requested yet.
-
-        Args:
-          request: Starts a capture, such as `Recording.capture`; None where another
-            process trains, or none.
-        """
         self._request = request
         self._running: Future[object] | None = None
         self._refused = ""

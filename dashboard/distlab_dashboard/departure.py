@@ -21,12 +21,6 @@ class Departure:
     """
 
     def __init__(self, context: BokehSessionContext, document: Document) -> None:
-        """Watches the connections of one session.
-
-        Args:
-          context: Bokeh's context of the session.
-          document: The session's document.
-        """
         self._context = context
         self._lost = False
         document.on_event(ConnectionLost, self._note)

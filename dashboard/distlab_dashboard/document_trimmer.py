@@ -22,11 +22,6 @@ class DocumentTrimmer:
     """
 
     def __init__(self, document: Document) -> None:
-        """Drops nothing yet.
-
-        Args:
-          document: The document of an open page.
-        """
         self._document = document
         self._held = (0, 0)
         self._pause = self._left = 0

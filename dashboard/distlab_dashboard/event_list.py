@@ -20,7 +20,6 @@ class EventList:
     """Keeps the table of events up to date: the newest ones that fit the query."""
 
     def __init__(self, feed: Feed) -> None:
-        """Lists nothing yet."""
         self._feed = feed
         self._search: EventSearch | None = None
         self._begun = 0.0
@@ -28,12 +27,7 @@ class EventList:
         self._whole: tuple[int | None, str] = (None, "")
 
     def update(self, view: View, at: float | None) -> dict[str, list[str]]:
-        """Returns the rows to show, as texts by column.
-
-        Args:
-          view: The reader's query.
-          at: Only events up to this second of the run; None for all.
-        """
+        """Returns the rows to show, as texts by column."""
         query = self._query(view, at)
         search = self._search
         if search is None or (search.query != query and self._due(search, query)):

@@ -46,11 +46,6 @@ class Exports:
     """Makes the files of a server, one at a time: the training needs its processor as well."""
 
     def __init__(self, library: Library) -> None:
-        """Makes nothing yet.
-
-        Args:
-          library: The server's runs.
-        """
         self._library = library
         self._asked = 0
         self._at_once = 0
@@ -58,11 +53,7 @@ class Exports:
 
     @contextmanager
     def held(self, name: str) -> Iterator[ServedRun]:
-        """Keeps reading a run for a while.
-
-        Raises:
-          NotARunError: No run has this name.
-        """
+        """Keeps reading a run for a while."""
         run = self._library.hold(name)
         try:
             yield run
@@ -71,11 +62,7 @@ class Exports:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Counts an export from its request until it is sent.
-
-        Raises:
-          BusyError: Too many are made and sent already.
-        """
+        """Counts an export from its request until it is sent."""
         if self._at_once >= MOST_AT_ONCE:
             raise BusyError(
                 f"The server is sending {MOST_AT_ONCE} files, and no more at once. "
@@ -88,16 +75,7 @@ class Exports:
             self._at_once -= 1
 
     async def make(self, run: ServedRun, path: Path) -> None:
-        """Makes a file of the run up to now, after those that were asked for earlier.
-
-        Args:
-          run: The run.
-          path: The file; its suffix names the format.
-
-        Raises:
-          BusyError: Too many wait already, or the server is stopping.
-          DistlabError: The run has no such file.
-        """
+        """Makes a file of the run up to now, after those that were asked for earlier."""
         if self._asked > MOST_WAITING:
             raise BusyError(
                 f"The server makes one file at a time, and {MOST_WAITING} more are waiting. "
@@ -124,11 +102,7 @@ class Export(RequestHandler):
     """Answers with a file made from the run up to now, or says in words why there is none."""
 
     def initialize(self, exports: Exports) -> None:
-        """Keeps what makes files; tornado calls it for each request.
-
-        Args:
-          exports: The server's.
-        """
+        """Keeps what makes files; tornado calls it for each request."""
         self._exports = exports
 
     async def get(self, name: str) -> None:

@@ -46,14 +46,7 @@ def exposition(families: Iterator[Family]) -> str:
 def families_of_run(
     folds: Folds, advice: Sequence[Advice], *, name: str, live: bool
 ) -> Iterator[Family]:
-    """Yields the figures of one run.
-
-    Args:
-      folds: What was read of it.
-      advice: The advice on it.
-      name: The value of the label `run`.
-      live: Whether it may go on. What holds for the moment is left out afterwards.
-    """
+    """Yields the figures of one run."""
     header = folds.columns("header")
     run = {"run": name}
     status = header["status"] or ("running" if live else "killed")
@@ -128,12 +121,7 @@ def families_of_run(
 
 
 def families_of_folder(runs: Sequence[RunSummary], left_out: int) -> Iterator[Family]:
-    """Yields the number of runs in a folder, and the figures of those that go on.
-
-    Args:
-      runs: The runs that were read.
-      left_out: How many others there are; none of them goes on.
-    """
+    """Yields the number of runs in a folder, and the figures of those that go on."""
     counts = Counter("unreadable" if run["fault"] else run["status"] for run in runs)
     if left_out:
         counts["not read"] = left_out

@@ -53,14 +53,6 @@ class Gate(Router):
     def __init__(
         self, application: BokehTornado, hosts: Hosts, access: Access, library: Library
     ) -> None:
-        """Stands before an application.
-
-        Args:
-          application: Bokeh's web application.
-          hosts: The names under which the server answers.
-          access: Who may see the page.
-          library: The runs that pages can show.
-        """
         self._application = application
         self._prefix = application.prefix
         self._hosts = hosts
@@ -70,11 +62,7 @@ class Gate(Router):
         self._note: Callable[[HTTPServerRequest], None] = lambda _: None
 
     def tell_passed(self, note: Callable[[HTTPServerRequest], None]) -> None:
-        """Tells from now on of each request that is not refused.
-
-        Args:
-          note: Takes the request.
-        """
+        """Tells from now on of each request that is not refused."""
         self._note = note
 
     def find_handler(

@@ -58,21 +58,12 @@ class SafeHeaders(OutputTransform):
 
 
 def page_policy(nonce: str, origins: Iterable[Host]) -> str:
-    """Returns the policy of the page.
-
-    Args:
-      nonce: What the page's own scripts carry, made for this answer alone.
-      origins: Hosts at which a proxy serves the page, whose pages may show it in a frame.
-    """
+    """Returns the policy of the page."""
     return "; ".join([*_PAGE, _frames(origins)]).format(nonce=nonce)
 
 
 def refusal_policy(origins: Iterable[Host]) -> str:
-    """Returns the policy of a page without scripts.
-
-    Args:
-      origins: Hosts at which a proxy serves the page.
-    """
+    """Returns the policy of a page without scripts."""
     return "; ".join([*_REFUSAL, _frames(origins)])
 
 

@@ -26,12 +26,7 @@ class Health(RequestHandler):
     """Answers with JSON: which server this is, and how far the run was read."""
 
     def initialize(self, library: Library, about: About) -> None:
-        """Keeps what to report; tornado calls it for each request.
-
-        Args:
-          library: The server's runs.
-          about: What the server reports of itself.
-        """
+        """Keeps what to report; tornado calls it for each request."""
         self._library = library
         self._about = about
 

@@ -53,13 +53,6 @@ class Hosts:
     """The names under which one server answers."""
 
     def __init__(self, address: str, port: int, origins: Iterable[Host]) -> None:
-        """Collects the names.
-
-        Args:
-          address: The address that the server listens on.
-          port: Its port.
-          origins: Further hosts, at which a proxy serves the page.
-        """
         self._port = port
         self._origins = tuple(origins)
         self._open = not is_loopback(address)
@@ -77,20 +70,12 @@ class Hosts:
         """Returns whether the server answers a request.
 
         The port is left open for the machine's own names, since a tunnel may have another one.
-
-        Args:
-          header: Its `Host`.
         """
         host = Host.read(header or "")
         return host is not None and (self._is_own(host.name) or self._is_named(host))
 
     def admits(self, origin: str, header: str | None) -> bool:
-        """Returns whether a page may use the server.
-
-        Args:
-          origin: The page's origin.
-          header: The `Host` of its request, which the server answers.
-        """
+        """Returns whether a page may use the server."""
         host = _host_of(origin)
         if host is None:
             return False
@@ -143,12 +128,7 @@ def _is_address(name: str) -> bool:
 
 
 def check_address(address: object) -> None:
-    """Checks that a server could listen on an address.
-
-    Raises:
-      ArgumentTypeError: It is not a text.
-      ArgumentValueError: It is neither a name nor an IP address, or has a port.
-    """
+    """Checks that a server could listen on an address."""
     if not isinstance(address, str):
         raise ArgumentTypeError(
             f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
@@ -162,15 +142,7 @@ def check_address(address: object) -> None:
 
 
 def checked_origins(origins: object) -> tuple[Host, ...]:
-    """Returns the hosts at which a proxy serves the page.
-
-    Args:
-      origins: A sequence of `host` or `host:port`.
-
-    Raises:
-      ArgumentTypeError: It is not a sequence of texts.
-      ArgumentValueError: One of them is no host.
-    """
+    """Returns the hosts at which a proxy serves the page."""
     if not isinstance(origins, tuple | list) or not all(isinstance(one, str) for one in origins):
         raise ArgumentTypeError(
             f"origins is a sequence of host or host:port, got {shown(origins)}. Pass a tuple, such "

@@ -54,11 +54,7 @@ class Library(Protocol):
         """Stops reading everything."""
 
     def hold(self, name: str) -> ServedRun:
-        """Returns a run and keeps reading it until `release`.
-
-        Raises:
-          NotARunError: No run has this name.
-        """
+        """Returns a run and keeps reading it until `release`."""
 
     def release(self, run: ServedRun) -> None:
         """Ends one `hold` of a run."""
@@ -103,12 +99,6 @@ class OneRun:
     left_out = 0
 
     def __init__(self, run: ServedRun, folder: Path | None = None) -> None:
-        """Reads nothing yet.
-
-        Args:
-          run: The run.
-          folder: Its folder; None for a source that can't be replaced.
-        """
         self._run = run
         self._folder = folder
         self._place = _place(folder)
@@ -185,11 +175,6 @@ class Folder:
     single = False
 
     def __init__(self, root: Path) -> None:
-        """Reads nothing yet.
-
-        Args:
-          root: The folder. No run outside of it can be opened.
-        """
         self._root = root.resolve()
         self._lock = threading.Lock()
         self._held: dict[tuple[Path, _Place], tuple[ServedRun, int]] = {}
@@ -347,15 +332,7 @@ def _summary(path: Path, key: str) -> RunSummary:
 
 
 def library_of(source: object) -> Library:
-    """Returns the library that a server shows.
-
-    Args:
-      source: A run's folder, a folder of runs, a recording, or an object with `since`.
-
-    Raises:
-      NotARunError: The folder does not exist.
-      InvalidArgumentError: Events cannot be read from the source.
-    """
+    """Returns the library that a server shows."""
     if isinstance(source, str | Path) and source != "":  # Run.open refuses that
         folder = Path(at_home(str(source)))
         found = next(run_folders(folder), None) if is_folder(folder) else None
@@ -372,15 +349,7 @@ def library_of(source: object) -> Library:
 
 
 def served_run(source: object) -> ServedRun:
-    """Returns a single run to show.
-
-    Args:
-      source: A run's folder, a recording in progress, or an object with `since`.
-
-    Raises:
-      NotARunError: The folder does not hold a recorded run.
-      InvalidArgumentError: It is none of these.
-    """
+    """Returns a single run to show."""
     capture: Callable[[], Future[object]] | None = getattr(source, "capture", None)
     if hasattr(source, "since"):
         readable: Source = source

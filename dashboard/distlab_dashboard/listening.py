@@ -36,7 +36,6 @@ class WebServer(HTTPServer):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Takes what tornado's server takes."""
         super().__init__(*args, **options)
         self._busy: set[IOStream] = set()
         self._listening: list[socket.socket] = []
@@ -44,11 +43,7 @@ class WebServer(HTTPServer):
         self._asking: dict[IOStream, None] = {}  # those that are no web sockets, the oldest first
 
     def listen_on(self, sockets: Sequence[socket.socket]) -> None:
-        """Begins to accept connections.
-
-        Args:
-          sockets: Those of `open_sockets`.
-        """
+        """Begins to accept connections."""
         self._listening.extend(sockets)
         _running.add(self)
         self.add_sockets(sockets)
@@ -74,11 +69,7 @@ class WebServer(HTTPServer):
         return super().start_request(server_conn, request_conn)
 
     def note_answer(self, request: HTTPServerRequest) -> None:
-        """Keeps the connection of a request, which may be answered, from being closed for others.
-
-        Args:
-          request: The request.
-        """
+        """Keeps the connection of a request, which may be answered, from being closed for others."""
         connection: Any = request.server_connection
         self._busy.add(connection.stream)
 
@@ -110,11 +101,7 @@ class WebServer(HTTPServer):
 
 
 def web_server(delegate: HTTPServerConnectionDelegate) -> WebServer:
-    """Returns a server with limits.
-
-    Args:
-      delegate: What answers requests.
-    """
+    """Returns a server with limits."""
     return WebServer(
         delegate,
         idle_connection_timeout=IDLE_SECONDS,
@@ -128,11 +115,7 @@ _running: Final[set[WebServer]] = set()
 
 
 def open_sockets(address: str, port: int) -> list[socket.socket]:
-    """Returns sockets that listen on an address of this machine.
-
-    Raises:
-      OSError: The port is taken, or the address is not one of this machine.
-    """
+    """Returns sockets that listen on an address of this machine."""
     sockets = bind_sockets(port, address=address)
     for one in sockets:
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it; Linux only

@@ -31,11 +31,7 @@ class Metrics(RequestHandler):
     """Answers with the figures of the run, or of those in the folder that go on."""
 
     def initialize(self, library: Library) -> None:
-        """Keeps the runs; tornado calls it for each request.
-
-        Args:
-          library: The server's runs.
-        """
+        """Keeps the runs; tornado calls it for each request."""
         self._library = library
 
     async def get(self) -> None:

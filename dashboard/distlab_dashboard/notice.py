@@ -22,10 +22,6 @@ def show_notice(message: object) -> None:
     """Fills the page with a message.
 
     It is no pane of Panel's: that is drawn by scripts which the gate's answers do not let run.
-
-    Args:
-      message: Its text, such as an error. Nothing in it is markup: an error may quote
-        the page's address, which anybody can write.
     """
     document = pn.state.curdoc
     assert document is not None  # Panel calls this to make a document

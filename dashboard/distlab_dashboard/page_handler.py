@@ -25,12 +25,7 @@ class Page(DocHandler):
 
     # Bokeh's handlers get what they need from their constructor's arguments, which come here too.
     def initialize(self, *, origins: tuple[Host, ...], access: Access, **_: Any) -> None:
-        """Prepares the headers; tornado calls it for each request.
-
-        Args:
-          origins: Hosts at which a proxy serves the page.
-          access: Whose cookie the page gets.
-        """
+        """Prepares the headers; tornado calls it for each request."""
         self._origins = origins
         self._nonce = secrets.token_urlsafe(16)
         self.set_header(POLICY, page_policy(self._nonce, origins))

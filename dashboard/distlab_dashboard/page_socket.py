@@ -98,11 +98,7 @@ class PageSocket(WSHandler):
             self._refuse()
 
     async def on_message(self, fragment: str | bytes) -> None:
-        """Takes a part of a message: its header, its metadata or its content.
-
-        Args:
-          fragment: The part. Bokeh's buffers would be bytes, which no page sends.
-        """
+        """Takes a part of a message: its header, its metadata or its content."""
         if self.ws_connection is None:  # it was closed, and this was sent before that came
             return
         if isinstance(fragment, bytes) or self.connection is None:

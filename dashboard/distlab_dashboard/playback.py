@@ -23,7 +23,6 @@ class Playback:
     """
 
     def __init__(self, feed: Feed) -> None:
-        """Begins live."""
         self._feed = feed
         self._view = View()
         self._slice: TimeSlice | None = None

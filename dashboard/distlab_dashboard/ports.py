@@ -18,15 +18,7 @@ _FIRST_FOR_ALL: Final = 1024
 
 
 def candidates(address: str, port: int | None) -> Iterator[int]:
-    """Yields the ports to try, in their order.
-
-    Args:
-      address: The address to listen on.
-      port: The only port, 0 for any free one, or None for those of `PORTS`.
-
-    Raises:
-      OSError: The address is not one of this machine.
-    """
+    """Yields the ports to try, in their order."""
     if port != 0:
         yield from PORTS if port is None else [port]
         return
@@ -38,24 +30,12 @@ def candidates(address: str, port: int | None) -> Iterator[int]:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Returns whether a server could listen on a port; port 0 stands for any.
-
-    Raises:
-      OSError: The address is not one of this machine.
-    """
+    """Returns whether a server could listen on a port; port 0 stands for any."""
     return not refusal(address, port)
 
 
 def refusal(address: str, port: int) -> str:
-    """Returns why no server could listen on a port, such as "is taken"; "" for a free one.
-
-    Args:
-      address: The address to listen on.
-      port: The port; 0 stands for any.
-
-    Raises:
-      OSError: The address is not one of this machine.
-    """
+    """Returns why no server could listen on a port, such as "is taken"; "" for a free one."""
     with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
         # As servers do: a port whose last connections are still closing is free.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

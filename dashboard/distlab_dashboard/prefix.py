@@ -13,15 +13,7 @@ _SEGMENT: Final = re.compile(r"(?!\.+$)[\w.~%@:-]+", re.ASCII)
 
 
 def checked_prefix(prefix: object) -> str:
-    """Returns a prefix without slashes at its ends, empty for none.
-
-    Args:
-      prefix: The user's prefix.
-
-    Raises:
-      ArgumentTypeError: It is not a text.
-      ArgumentValueError: No browser asks for such a path.
-    """
+    """Returns a prefix without slashes at its ends, empty for none."""
     if not isinstance(prefix, str):
         raise ArgumentTypeError(
             f"prefix is a str such as 'user/ada/proxy/5006', got {type(prefix).__name__}. Pass the "

@@ -58,12 +58,7 @@ class Refusal(RequestHandler):
     """Answers any request with a page that says why it is refused."""
 
     def initialize(self, reason: Reason, origins: tuple[Host, ...]) -> None:
-        """Keeps what to say; tornado calls it for each request.
-
-        Args:
-          reason: Why the request is refused.
-          origins: Hosts at which a proxy serves the page.
-        """
+        """Keeps what to say; tornado calls it for each request."""
         self._why = reason
         self._origins = origins
 
@@ -73,13 +68,7 @@ class Refusal(RequestHandler):
 
 
 def refuse(handler: RequestHandler, why: Reason, origins: tuple[Host, ...]) -> None:
-    """Answers a request with a page that says why it is refused.
-
-    Args:
-      handler: What answers the request.
-      why: Why it is refused.
-      origins: Hosts at which a proxy serves the page.
-    """
+    """Answers a request with a page that says why it is refused."""
     handler.set_status(why.status)
     handler.set_header("Cache-Control", "no-store")
     handler.set_header(POLICY, refusal_policy(origins))

@@ -33,15 +33,6 @@ class RunPage:
     def __init__(
         self, run: ServedRun, board: Board, names: tuple[str, str], other: ServedRun | None
     ) -> None:
-        """Shows nothing yet.
-
-        Args:
-          run: The run.
-          board: The page's charts.
-          names: Names of the run and of the other one in their library; empty for the
-            only run, and for no other one.
-          other: The run to compare it with.
-        """
         self.run = run
         self._board = board
         self._names = names
@@ -60,13 +51,7 @@ class RunPage:
         self._playback.choose(view)
 
     def update(self, view: View, *, library: bool, runs: RunsFacts | None = None) -> None:
-        """Shows what changed since the last update.
-
-        Args:
-          view: The reader's choices.
-          library: Whether there are other runs to choose from.
-          runs: The facts of the page Runs, None for other pages.
-        """
+        """Shows what changed since the last update."""
         board = self._board
         folds = self._playback.folds()
         with self._noting():
@@ -104,13 +89,7 @@ class RunPage:
             board.set_workers(folds, feed.living)
 
     def facts(self, view: View, folds: Folds, *, library: bool) -> ServedFacts:
-        """Returns the page's texts, those of the page Events left out.
-
-        Args:
-          view: The reader's choices.
-          folds: The run at the shown moment.
-          library: Whether there are other runs to choose from.
-        """
+        """Returns the page's texts, those of the page Events left out."""
         run, feed = self.run, self.run.feed
         shown = self._collected(view, folds)
         if run.damage:

@@ -45,14 +45,6 @@ class ServedRun:
         *,
         close: Callable[[], None] | None = None,
     ) -> None:
-        """Prepares to read a run; `start` begins.
-
-        Args:
-          source: The run's events.
-          request_capture: Starts a capture of this process; None where another process
-            trains, or none.
-          close: Closes the source at the end; None for one that its user closes.
-        """
         self._close = close
         self.feed = Feed(source, _PERIOD_SECONDS)
         self.captures = CaptureRequests(request_capture)

@@ -45,16 +45,6 @@ class Session:
     """
 
     def __init__(self, library: Library, run: str | None = None, other: str | None = None) -> None:
-        """Makes the charts of the Overview and shows the run.
-
-        Args:
-          library: The runs to show.
-          run: Name of the run; None for the only one, or for none yet.
-          other: Name of a run to compare it with.
-
-        Raises:
-          NotARunError: No run has this name, or nothing of it can be shown.
-        """
         self._library = library
         self._board = Board()
         self._view = View()
@@ -134,12 +124,7 @@ class Session:
         self._update_alone()
 
     def _on_period(self) -> Awaitable[None] | None:
-        """Sends what changed: the shared page's messages, or updates of this page alone.
-
-        Returns:
-          The sending of messages, if there are any. This is no coroutine itself, because
-          coroutines do not know the current document.
-        """
+        """Sends what changed: the shared page's messages, or updates of this page alone."""
         if self._trimmer is not None:
             self._trimmer.update()
         page, shared = self._page, self._join()
@@ -203,9 +188,6 @@ def show(library: Library) -> None:
 
     The page's address names the run to show, and another one to compare it with:
     `?run=NAME&compare=NAME`.
-
-    Args:
-      library: The runs to show; all pages share it.
     """
     document = pn.state.curdoc
     assert document is not None  # Panel calls this to make a document

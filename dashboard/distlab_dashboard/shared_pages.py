@@ -34,12 +34,6 @@ class SharedPage:
     """
 
     def __init__(self, page: str, board: Board) -> None:
-        """Begins without messages.
-
-        Args:
-          page: Name of the page.
-          board: The board that all shared pages of the run use.
-        """
         self.number = 0
         self._view = View(page=page)
         self._board = board
@@ -53,13 +47,7 @@ class SharedPage:
         facts: Callable[[], Mapping[str, object]],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Writes a message of what changed, unless another session just did.
-
-        Args:
-          folds: The run.
-          facts: Returns the page's texts.
-          failed: Takes note of what can't be shown.
-        """
+        """Writes a message of what changed, unless another session just did."""
         now = time.monotonic()
         if now - self._updated < _FRESH_SECONDS:
             return
@@ -91,21 +79,12 @@ class SharedPages:
     """The shared pages of a run. A page is shared while two or more sessions show it."""
 
     def __init__(self) -> None:
-        """Begins without sessions."""
         self._sessions: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._pages: dict[str, SharedPage] = {}
         self._board: Board | None = None
 
     def join(self, session: object, page: str | None) -> SharedPage | None:
-        """Notes which page a session shows.
-
-        Args:
-          session: The session.
-          page: Its page, None while it shows something of its own.
-
-        Returns:
-          The shared page, None when no other session shows it.
-        """
+        """Notes which page a session shows."""
         if page is None:
             self._sessions.pop(session, None)
             return None

@@ -29,14 +29,6 @@ class TimeSlice:
     def __init__(
         self, source: Source, start_ns: int | None, after: TimeSlice | None = None
     ) -> None:
-        """Reads nothing until `reach` or `follow`.
-
-        Args:
-          source: The run's events.
-          start_ns: The beginning, by the run's own clock; None for the run's.
-          after: A closed slice, whose thread ends before this one reads: whoever asks for one
-            moment after another has one thread, however fast.
-        """
         self.folds = Folds()
         self._source = source
         self._after = after
@@ -61,21 +53,13 @@ class TimeSlice:
         return self.works or self._after is not None
 
     def reach(self, end_ns: int) -> None:
-        """Reads on, up to a moment.
-
-        Args:
-          end_ns: The first nanosecond after the slice.
-        """
+        """Reads on, up to a moment."""
         with self._lock:
             self._wanted_ns = max(self._wanted_ns, end_ns)
             self._work_on()
 
     def follow(self, end: int) -> None:
-        """Reads on, up to the newest event.
-
-        Args:
-          end: The sequence number after the newest event.
-        """
+        """Reads on, up to the newest event."""
         with self._lock:
             if end > (self._follow_from or 0):
                 self._end = end
@@ -167,15 +151,7 @@ def events_between(
     before: int | None = None,
     standing: bool = False,
 ) -> Iterator[list[Envelope]]:
-    """Yields the events of a range of time with their processes, some at a time, in order.
-
-    Args:
-      source: The run's events.
-      low_ns: The first nanosecond, by the run's own clock.
-      high_ns: The first nanosecond after the range.
-      before: Only events with lower sequence numbers; None for all.
-      standing: Only kinds that later events refer to.
-    """
+    """Yields the events of a range of time with their processes, some at a time, in order."""
     if isinstance(source, TimedSource):
         yield from source.envelopes_between(low_ns, high_ns, before=before, standing=standing)
         return

@@ -28,13 +28,6 @@ class TimelineZoom:
     def __init__(
         self, feed: Feed, chart: StepTimeline, failed: Callable[[Exception], None]
     ) -> None:
-        """Reads nothing yet.
-
-        Args:
-          feed: The run.
-          chart: Its timeline.
-          failed: Takes note of what can't be shown.
-        """
         self._failed = failed
         self._feed = feed
         self._chart = chart

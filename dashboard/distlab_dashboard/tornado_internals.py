@@ -29,12 +29,7 @@ class TellingProtocol(WebSocketProtocol13):
 
 
 def telling(made: WebSocketProtocol | None, reader: WebSocketHandler) -> WebSocketProtocol | None:
-    """Returns a protocol that tells of frames.
-
-    Args:
-      made: What tornado would use, with its options; it has not read anything yet.
-      reader: The connection's handler, a `FrameReader`.
-    """
+    """Returns a protocol that tells of frames."""
     if not isinstance(made, WebSocketProtocol13):
         return made
     return TellingProtocol(reader, mask_outgoing=made.mask_outgoing, params=made.params)

@@ -11,11 +11,6 @@ class Undamaged(Folds):
     """The folds of a damaged run: one that can't make its columns has those of an empty run."""
 
     def __init__(self, folds: Folds) -> None:
-        """Shows a run.
-
-        Args:
-          folds: Its folds.
-        """
         super().__init__()
         self._own = folds
         self.lost = folds.lost

@@ -23,11 +23,6 @@ class ViewerTime:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begins with all that a viewer may take at once.
-
-        Args:
-          clock: Returns the time in seconds.
-        """
         self._clock = clock
         self._left = AHEAD_SECONDS
         self._counted = clock()

@@ -21,11 +21,6 @@ class Visits:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begins without a visit.
-
-        Args:
-          clock: Returns the time in seconds.
-        """
         self._clock = clock
         self._began: deque[float] = deque(maxlen=MOST_VISITS)
 

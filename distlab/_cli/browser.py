@@ -11,11 +11,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find_browser() -> Path | None:
-    """Returns the path of Chromium: `$CHROMIUM`, on the search path, or Playwright's own.
-
-    Returns:
-      The executable, or None when there is none.
-    """
+    """Returns the path of Chromium: `$CHROMIUM`, on the search path, or Playwright's own."""
     named = os.environ.get("CHROMIUM")
     if named:
         return Path(named) if Path(named).is_file() else None

@@ -210,12 +210,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 
 
 def supported_versions(name: str, extra: str = "") -> SpecifierSet:
-    """Returns the versions of a package that distlab was tested with, all for unknown ones.
-
-    Args:
-      name: The package.
-      extra: An extra of distlab, whose own bounds count beside those of distlab alone.
-    """
+    """Returns the versions of a package that distlab was tested with, all for unknown ones."""
     found = SpecifierSet()
     for line in metadata.requires("distlab") or ():
         requirement = Requirement(line)

@@ -21,12 +21,7 @@ NAME = "distlab"
 
 
 def demo_tile() -> dict[str, Any]:
-    """Returns the demo's entry for jupyter-server-proxy, which fills in the braces.
-
-    Returns:
-      A configuration of jupyter-server-proxy. The tile is disabled where packages
-      that the demo needs are not installed.
-    """
+    """Returns the demo's entry for jupyter-server-proxy, which fills in the braces."""
     python = sys.executable.replace("{", "{{").replace("}", "}}")
     options = ["--port", "{port}", "--prefix", f"{{base_url}}{NAME}", "--epochs", str(EPOCHS)]
     return {

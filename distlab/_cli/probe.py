@@ -8,11 +8,7 @@ import sys
 
 
 def probe(count: int) -> dict[str, object]:
-    """Sums a one from each of `count` CPU devices.
-
-    Returns:
-      The names of the devices, the sum, and the size of XLA's thread pool.
-    """
+    """Sums a one from each of `count` CPU devices."""
     import jax
 
     import distlab as dl

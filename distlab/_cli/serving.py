@@ -31,16 +31,7 @@ class Server(Protocol):
 
 
 def prepare(port: int | None) -> None:
-    """Checks before any work is done that `serve` can start.
-
-    Args:
-      port: The port that `serve` will use; None for the first free one, 0 for any.
-
-    Raises:
-      MissingExtraError: Panel or Bokeh is not installed.
-      ArgumentValueError: The environment's token can be guessed, or no address keeps it.
-      PortInUseError: The port is taken, or may be used by root only.
-    """
+    """Checks before any work is done that `serve` can start."""
     _serve()
     from distlab_dashboard.access import checked_token
 
@@ -62,23 +53,7 @@ def serve(
     token: str | None = None,
     origins: tuple[str, ...] = (),
 ) -> Server:
-    """Serves the dashboard of a run.
-
-    Args:
-      source: The run's folder, finished or being written, or a recording of this
-        process, from which the page can request captures.
-      port: The port; None for the first free one from 5006, 0 for any free one.
-      open_browser: Whether to open the page in the default browser.
-      address: The address to listen on.
-      prefix: The path at which a proxy serves the page.
-      token: The token that browsers must present; None for the one in the environment.
-      origins: Further `host:port` from which browsers may connect.
-
-    Raises:
-      MissingExtraError: Panel or Bokeh is not installed.
-      PortInUseError: The port is taken, or may be used by root only.
-      NotARunError: The folder does not hold a recorded run.
-    """
+    """Serves the dashboard of a run."""
     server = _serve()(
         source,
         address=address,

@@ -31,17 +31,7 @@ _OF_PYTHON: Final = {
 
 
 def refusal(error: BaseException) -> str | None:
-    """Returns what the system refused and what to do, None where an error has another cause.
-
-    Args:
-      error: What a command raised.
-
-    Example:
-      >>> import errno
-      >>> from distlab._cli.system_limits import refusal
-      >>> refusal(OSError(errno.EMFILE, "Too many open files"))
-      'This process may open no more files. Raise the limit (ulimit -n).'
-    """
+    """Returns what the system refused and what to do, None where an error has another cause."""
     if isinstance(error, MemoryError):
         return _MEMORY
     if isinstance(error, FileNotFoundError) and _is_nowhere():

@@ -18,10 +18,6 @@ def doubts_about(columns: EvidenceColumns, about: str) -> Iterator[tuple[Compile
     """Yields a program, the first doubt of a kind about its function, and the function's steps.
 
     Programs of one function, such as one for the last batch, are one.
-
-    Args:
-      columns: The evidence.
-      about: The kind of the doubts.
     """
     doubted: dict[tuple[int, str, str], tuple[Compile, Doubt]] = {}
     programs: dict[tuple[int, str, str], list[int]] = {}

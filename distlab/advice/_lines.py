@@ -7,12 +7,7 @@ from collections.abc import Iterable
 
 
 def line_of_most(lines: Iterable[str], amounts: Iterable[float]) -> str:
-    """Returns the line with the largest sum; empty where lines are not known.
-
-    Args:
-      lines: The line of each call, `"train.py:34"`; empty where it is not known.
-      amounts: What each call took, such as nanoseconds or bytes.
-    """
+    """Returns the line with the largest sum; empty where lines are not known."""
     total: dict[str, float] = defaultdict(float)
     for line, amount in zip(lines, amounts, strict=True):
         total[line] += amount

@@ -28,22 +28,13 @@ def loop_steps(columns: EvidenceColumns) -> Ints:
     """Returns the numbers of the steps that a share of the loop's time is about.
 
     They were called after `loop_begin`.
-
-    Args:
-      columns: The evidence, with one step or more.
     """
     steps = columns["steps"]
     return steps["step"][steps["time_ns"] >= loop_begin(columns)]
 
 
 def steps_between(columns: EvidenceColumns, begin_ns: float, end_ns: float) -> Ints:
-    """Returns the numbers of the steps that were called in a part of the run.
-
-    Args:
-      columns: The evidence.
-      begin_ns: The monotonic time in nanoseconds at which the part begins.
-      end_ns: The monotonic time at which it ends.
-    """
+    """Returns the numbers of the steps that were called in a part of the run."""
     times = columns["steps"]["time_ns"]
     return columns["steps"]["step"][(times >= begin_ns) & (times <= end_ns)]
 
@@ -55,13 +46,6 @@ def loop_share(
 
     Only the time counts of which all events are kept. Compilations are not the loop: a short
     recording would be mostly them.
-
-    Args:
-      columns: The evidence, with one step or more.
-      time_ns: Monotonic times at which the calls began.
-      duration_ns: Nanoseconds that each took.
-      compiled: Whether the calls run programs of their own. Then the longest, which may compile
-        one, does not count when it took ten times as long as usual.
     """
     steps = columns["steps"]
     begin = loop_begin(columns)
@@ -89,10 +73,6 @@ def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
 
     Devices work meanwhile: a step can't become shorter than they compute, as far as a profile
     tells.
-
-    Args:
-      columns: The evidence, with one step or more.
-      seconds: The seconds that the remedy takes from each step of the thread.
     """
     usual = step_seconds(columns)
     return seconds if usual is None else min(seconds, usual.whole - usual.computing)
@@ -111,11 +91,7 @@ class StepSeconds(NamedTuple):
 
 
 def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:
-    """Returns what a step of the loop takes; None without a profile, or with several strategies.
-
-    Args:
-      columns: The evidence, with one step or more.
-    """
+    """Returns what a step of the loop takes; None without a profile, or with several strategies."""
     steps = columns["steps"]
     captures = [one for one in columns["captures"] if one.steps and one.compute_ns]
     begin, end = loop_begin(columns), int(steps["time_ns"][-1])
@@ -154,11 +130,6 @@ def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -
 
     The longest call does not count: the first of its kind compiles. While a profile is taken
     everything takes longer, so calls and steps of that time count only where most are in it.
-
-    Args:
-      columns: The evidence, with one step or more.
-      time_ns: Monotonic times at which the calls began.
-      duration_ns: Nanoseconds that each took.
     """
     begin = loop_begin(columns)
     steps = columns["steps"]["time_ns"][columns["steps"]["dispatched_ns"] >= begin]

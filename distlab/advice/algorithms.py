@@ -115,13 +115,7 @@ def _chosen(columns: EvidenceColumns, strategy: int) -> bool:
 
 
 def _times_faster(algorithm: str, size: float, replicas: int) -> float:
-    """Returns how many times faster the default algorithm is.
-
-    Args:
-      algorithm: The algorithm that is used; one of a user's own counts as the all-reduce.
-      size: Bytes of one replica's value.
-      replicas: The number of replicas.
-    """
+    """Returns how many times faster the default algorithm is."""
     table = _TIMES_FASTER.get(algorithm, _TIMES_FASTER["all_reduce"])
     sizes, known = np.log(_SIZES), np.log(_REPLICAS)
     each = [float(np.interp(np.log(max(size, 1.0)), sizes, times)) for times in table]

@@ -170,11 +170,6 @@ def _with_the_next_step(columns: EvidenceColumns, seconds: float, copies: int) -
 
     A copy that waits for its value leaves no step in flight. CPU devices then compute the next step
     inside the call of `run`, where they would do so beside it.
-
-    Args:
-      columns: The evidence.
-      seconds: What the copies take from the program's thread, for each step.
-      copies: How many there were.
     """
     usual = step_seconds(columns)
     if usual is None:

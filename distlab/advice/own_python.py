@@ -240,12 +240,7 @@ def _in_flight(columns: EvidenceColumns) -> _InFlight | None:
 
 
 def _usual_duration(columns: EvidenceColumns, watched: list[tuple[int, int]]) -> int | None:
-    """Returns how long a step occupies its devices; None where that is not known.
-
-    Args:
-      columns: The evidence.
-      watched: Watched durations of steps, and by how much each may be too long.
-    """
+    """Returns how long a step occupies its devices; None where that is not known."""
     profiled = [
         max(map(sum, zip(one.compute_ns, one.waiting_ns, one.copy_ns, strict=True))) // one.steps
         for one in columns["captures"]

@@ -134,14 +134,7 @@ def _why_anew(events: list[Compile]) -> tuple[str, str]:
 
 
 def changing(events: list[Compile]) -> tuple[str, str]:
-    """Returns the argument that changed most often, and its last change.
-
-    Args:
-      events: Compilations of one function.
-
-    Returns:
-      The argument, empty where no single one changed, and the change.
-    """
+    """Returns the argument that changed most often, and its last change."""
     named: Counter[str] = Counter()
     last: dict[str, str] = {}
     for event in events:

@@ -50,12 +50,7 @@ _COMPUTE_REMEDY: Final = (
 
 
 def find(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
-    """Finds a worker that the others wait for.
-
-    Args:
-      columns: Columns of `folds.Evidence`.
-      workers: Columns of `folds.Workers`.
-    """
+    """Finds a worker that the others wait for."""
     if len(workers["name"]) < 2:
         return []
     return _late(columns, workers) or _computing(columns, workers)

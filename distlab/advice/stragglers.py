@@ -243,15 +243,7 @@ def _told(
     profile: _Profile,
     work_ratio: float | None = None,
 ) -> list[Advice]:
-    """Returns advice on slow replicas, where they cost enough.
-
-    Args:
-      columns: The evidence.
-      capture: The newest of the profiles.
-      slow: The replicas.
-      profile: The sums of the profiles.
-      work_ratio: How many times the work of the others they have, where that tells them.
-    """
+    """Returns advice on slow replicas, where they cost enough."""
     compute, waiting, whole = profile.compute, profile.waiting, profile.whole
     if not slow or whole < _SHORTEST_PROFILE_NS:
         return []
@@ -311,12 +303,7 @@ def _profiled_programs(columns: EvidenceColumns, capture: Capture) -> Ints:
 
 
 def _function_line(columns: EvidenceColumns, programs: Ints) -> str:
-    """Returns the line of the function that most steps ran.
-
-    Args:
-      columns: The evidence.
-      programs: The program of each step.
-    """
+    """Returns the line of the function that most steps ran."""
     line_of = {one.program: one.source for one in columns["compiles"]}
     lines = [line_of.get(program, "") for program in programs.tolist()]
     return line_of_most(lines, [1.0] * len(lines))
@@ -389,12 +376,7 @@ def _far_above(values: Floats, typical: float, following: float) -> list[int]:
 
 
 def _parts(capture: Capture, *, trim: bool = False) -> list[Floats]:
-    """Returns the replicas' compute times in each part of the profile.
-
-    Args:
-      capture: The profile.
-      trim: Whether to leave the longest computation of each replica in each part out.
-    """
+    """Returns the replicas' compute times in each part of the profile."""
     edges = np.linspace(0, capture.time_ns - capture.start_ns, _PARTS + 1).round()
     parts = np.zeros((_PARTS, len(capture.devices)))
     for replica, packed in enumerate(capture.spans):

@@ -45,15 +45,7 @@ return `${Number(size.toPrecision(3))} ${units[unit]}`
 def new_figure(
     title: str, *, x_label: str = "", y_label: str = "", height: int = 300, **options: Any
 ) -> figure:
-    """Returns an empty figure in the charts' style.
-
-    Args:
-      title: Title above the figure.
-      x_label: Label of the x axis with its unit.
-      y_label: Label of the y axis with its unit.
-      height: Height in pixels.
-      **options: Options of `bokeh.plotting.figure`.
-    """
+    """Returns an empty figure in the charts' style."""
     options.setdefault("sizing_mode", "stretch_width")
     options.setdefault("tools", "")
     plot = figure(
@@ -110,17 +102,7 @@ def style_axis(axis: Axis) -> None:
 def draw(
     plot: figure, source: ColumnDataSource, glyph: Glyph, *, hover: Glyph | None = None
 ) -> GlyphRenderer:
-    """Draws each row of a source as a glyph, with the fewest Bokeh models.
-
-    Args:
-      plot: The figure.
-      source: The rows.
-      glyph: How a row is drawn.
-      hover: How a row under the mouse is drawn, when that differs.
-
-    Returns:
-      The renderer.
-    """
+    """Draws each row of a source as a glyph, with the fewest Bokeh models."""
     renderer = GlyphRenderer(data_source=source, glyph=glyph, hover_glyph=hover)
     plot.renderers.append(renderer)
     return renderer
@@ -135,19 +117,7 @@ def draw_curves(
     tooltips: Sequence[tuple[str, str]],
     dash: str = "",
 ) -> GlyphRenderer:
-    """Draws each row of a source as a curve that names itself under the mouse.
-
-    Args:
-      plot: The figure.
-      source: The rows; its columns `name` and `color` are those of the curves.
-      x: Column of the curves' x coordinates.
-      y: Column of their y coordinates.
-      tooltips: Lines of the tooltip below the name.
-      dash: Column of the curves' dash patterns, empty for solid curves.
-
-    Returns:
-      The renderer.
-    """
+    """Draws each row of a source as a curve that names itself under the mouse."""
     lines = MultiLine(xs=x, ys=y, line_color="color", line_width=2, line_join="round")
     if dash:
         lines.line_dash = dash
@@ -168,17 +138,7 @@ def area_figure(
     tooltips: Sequence[tuple[str, str]],
     height: int,
 ) -> figure:
-    """Returns a figure with one amount over time: a line, and the area below it.
-
-    Args:
-      title: Title above the figure.
-      source: One row for each time: its columns `time`, in seconds, and `column`.
-      column: Column of the amounts.
-      number: Number of the colour.
-      padding: Room above the highest amount, as a share of the height.
-      tooltips: Lines of the tooltip below the time.
-      height: Height in pixels.
-    """
+    """Returns a figure with one amount over time: a line, and the area below it."""
     plot = new_figure(
         title,
         x_label="seconds since the run began",

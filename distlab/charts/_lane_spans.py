@@ -54,15 +54,7 @@ class NumberRows(TypedDict):
 
 
 def chosen_steps(columns: TimelineColumns, visible: Range | None) -> slice:
-    """Returns which steps are drawn one by one: those in sight and as many around them.
-
-    Args:
-      columns: Columns of `folds.Timeline`.
-      visible: The range in sight; None for the whole run, of which the newest are drawn.
-
-    Returns:
-      A slice of the columns' steps, empty when too many are in sight.
-    """
+    """Returns which steps are drawn one by one: those in sight and as many around them."""
     begins = columns["begin_s"]
     most = _MOST_SPANS // (columns["ready_s"].shape[1] + 1)
     if visible is None:

@@ -18,13 +18,7 @@ return String(labels[places.indexOf(tick)] ?? "")
 
 
 def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis:
-    """Returns an axis with one label for each row of a source.
-
-    Args:
-      rows: The source.
-      place: Column of the coordinates.
-      column: Column of the labels.
-    """
+    """Returns an axis with one label for each row of a source."""
     axis = LinearAxis()
     axis.ticker = CustomJSTicker(args={"rows": rows, "place": place}, major_code=_TICKS)
     axis.formatter = CustomJSTickFormatter(
@@ -35,14 +29,7 @@ def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis
 
 
 def label_rows(plot: figure, rows: ColumnDataSource, *, left: str, right: str = "") -> None:
-    """Labels a figure's rows on both sides.
-
-    Args:
-      plot: A figure with rows at the source's column `y`.
-      rows: The source.
-      left: Column of the labels on the left.
-      right: Column of the labels on the right, empty for none.
-    """
+    """Labels a figure's rows on both sides."""
     plot.left = [labelled_axis(rows, "y", left)]
     if right:
         plot.right = [labelled_axis(rows, "y", right)]

@@ -31,15 +31,7 @@ def finite(values: npt.ArrayLike) -> Floats:
 
 
 def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
-    """Adds a text to a figure that explains what to do while it shows nothing.
-
-    Args:
-      plot: The figure.
-      text: The text, with newlines.
-
-    Returns:
-      The text's source: see `set_empty`.
-    """
+    """Adds a text to a figure that explains what to do while it shows nothing."""
     bottom = max(16, int(plot.height) - 150)  # pixels from the bottom of the frame
     source = ColumnDataSource(data={"x": [], "y": [], "text": []}, tags=[text, bottom])
     set_empty(source, empty=True)

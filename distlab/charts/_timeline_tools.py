@@ -108,23 +108,13 @@ def add_zooming(plot: figure) -> None:
 
 
 def cell_hover(cells: GlyphRenderer, lanes: ColumnDataSource) -> HoverTool:
-    """Returns a tooltip for cells: the share of the cell's time, and how it was spent.
-
-    Args:
-      cells: Renderer of the cells.
-      lanes: One row for each lane.
-    """
+    """Returns a tooltip for cells: the share of the cell's time, and how it was spent."""
     cell = CustomJSHover(args={"cells": cells.data_source}, code=_CELL)
     return _hover(cells, lanes, [("", "@image{custom}"), ("at", "$x{0,0.000} s")], {"@image": cell})
 
 
 def span_hover(spans: GlyphRenderer, lanes: ColumnDataSource) -> HoverTool:
-    """Returns a tooltip for spans: the step or batch, its lane, begin and length.
-
-    Args:
-      spans: Renderer of the spans.
-      lanes: One row for each lane.
-    """
+    """Returns a tooltip for spans: the step or batch, its lane, begin and length."""
     span = CustomJSHover(args={"spans": spans.data_source}, code=_SPAN)
     lines = [("", "@sort{what}"), ("from", "@begin{0,0.000000} s"), ("for", "@end{length}")]
     return _hover(spans, lanes, lines, {"@sort": span, "@end": span})

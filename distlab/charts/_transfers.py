@@ -52,18 +52,7 @@ class Plan(NamedTuple):
 
 
 def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
-    """Returns the transfers of a reduction.
-
-    Args:
-      kind: `"all-reduce"`, ... of a compiled program, or the call from Python.
-      how: The algorithm of a call from Python, such as `"to one device"`; empty inside a
-        program.
-      size: Bytes of the operand on one device.
-      devices: How many devices work together.
-
-    Returns:
-      The plan, None for an unknown algorithm and for more transfers than are listed.
-    """
+    """Returns the transfers of a reduction."""
     if are_too_many(kind, how, devices):
         return None
     ring = _shifted(devices)
@@ -101,13 +90,7 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
 
 
 def are_too_many(kind: str, how: str, devices: int) -> bool:
-    """Returns whether a reduction has more transfers than are listed.
-
-    Args:
-      kind: `"all-reduce"`, ... of a compiled program, or the call from Python.
-      how: The algorithm of a call from Python; empty inside a program.
-      devices: How many devices work together.
-    """
+    """Returns whether a reduction has more transfers than are listed."""
     return devices * (devices if (how or kind) == "all-to-all" else 1) > _MOST_PAIRS
 
 

@@ -251,13 +251,7 @@ class BatchTiles:
 
 
 def size_text(size: int, share: int, most: int | None = None) -> str:
-    """Returns the text beside a replica's row, such as `"5 of 8"`.
-
-    Args:
-      size: How many examples the replica received.
-      share: How many it receives from a full batch.
-      most: How many tiles a replica has at most, None without a limit.
-    """
+    """Returns the text beside a replica's row, such as `"5 of 8"`."""
     text = f"{size}" if size == share else f"{size} of {share}"
     return text if most is None or size <= most else f"{text}, {most} drawn"
 

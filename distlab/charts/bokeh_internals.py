@@ -27,10 +27,6 @@ def set_id(model: Model, name: str) -> None:
     `Model.id` can only be read, and `Model(id=...)` reaches neither models that a
     figure makes by itself nor those of a glyph. Equal ids on all open pages let one
     serialized message update every page.
-
-    Args:
-      model: A model that no document contains yet.
-      name: The id, unique within its document.
     """
     model._id = ID(name)  # type: ignore[attr-defined] # Bokeh's types of models leave it out
 
@@ -40,9 +36,6 @@ def frozen(document: Document) -> Iterator[None]:
     """Looks for a document's new models once, at the end, and not after each change.
 
     `document.models.freeze` would leave the document frozen for good after an exception.
-
-    Args:
-      document: The document.
     """
     document.models._push_freeze()
     try:
@@ -56,10 +49,6 @@ def drop_empty_defaults(models: Iterable[Model]) -> None:
 
     Bokeh stores a wrapped container for each property that it reads, and has no
     public way to remove it. It makes the container again at the next read.
-
-    Args:
-      models: The models of one document. Defaults that are models stay, since the
-        page refers to them by id.
     """
     for model in models:
         model._unstable_default_values = {
@@ -70,11 +59,7 @@ def drop_empty_defaults(models: Iterable[Model]) -> None:
 
 
 def count_defaults(models: Iterable[Model]) -> int:
-    """Returns how many values models hold for properties that were never set.
-
-    Args:
-      models: The models of one document.
-    """
+    """Returns how many values models hold for properties that were never set."""
     return sum(len(model._unstable_default_values) for model in models)
 
 
@@ -83,10 +68,6 @@ async def send_to_pages(session: ServerSession, messages: Sequence[Message[C]]) 
 
     Bokeh's public way writes a message for each session from changes of its own
     document. Here one message, written once, updates all pages that show the same.
-
-    Args:
-      session: The session of an open page.
-      messages: Messages of Bokeh's protocol, in the order of their effect.
     """
     for connection in tuple(session._subscribed_connections):
         for message in messages:

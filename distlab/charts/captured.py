@@ -135,17 +135,7 @@ def _rows(devices: list[str], spans: list[Floats], length: float) -> dict[str, F
 
 
 def longest_in_cells(rows: Floats, length: float, cells: int = _MOST_SPANS) -> Floats:
-    """Returns fewer spans: the longest activity in each of `cells` equal cells of time.
-
-    Args:
-      rows: Begins, ends and activities, `(spans, 3)`, in order.
-      length: When the last cell ends; the first one begins at 0.
-      cells: How many cells.
-
-    Returns:
-      Rows of the same form, with neighbouring cells of one activity merged; idle cells
-      are left out.
-    """
+    """Returns fewer spans: the longest activity in each of `cells` equal cells of time."""
     edges = np.linspace(0, length, cells + 1)
     shares = np.zeros((len(ACTIVITIES) + 1, cells))
     for activity in range(len(ACTIVITIES)):

@@ -189,15 +189,7 @@ class DeviceShares:
 
 
 def resample(columns: DeviceColumns, edges: Floats) -> Floats:
-    """Returns busy shares in other cells of time.
-
-    Args:
-      columns: Columns of `folds.Devices`, of which it uses the windows.
-      edges: Edges of the cells in seconds, `(cells + 1,)`.
-
-    Returns:
-      Shares `(cells, devices)`, NaN where a cell was not watched.
-    """
+    """Returns busy shares in other cells of time."""
     starts, ends, shares = columns["start_s"], columns["end_s"], columns["busy"]
     starts = np.maximum(starts, np.concatenate([starts[:1], ends[:-1]]))
     lengths = np.maximum(ends - starts, 0)

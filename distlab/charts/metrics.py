@@ -77,12 +77,7 @@ class MetricLines:
 
 
 def drawn_names(columns: MetricColumns, wanted: Callable[[str], bool]) -> list[str]:
-    """Returns the names of the metrics that a chart draws, those that people look for first.
-
-    Args:
-      columns: `Folds.columns("metrics")`.
-      wanted: Whether the chart shows a metric, by its name.
-    """
+    """Returns the names of the metrics that a chart draws, those that people look for first."""
     return by_interest(filter(wanted, columns["name"]))[:_MOST_CURVES]
 
 

@@ -168,16 +168,7 @@ def _names(columns: ReductionColumns, data: Mapping[str, Sequence[str]]) -> list
 
 
 def how_text(how: Sequence[str]) -> str:
-    """Returns a short text for the algorithm of a reduction.
-
-    Args:
-      how: An algorithm, or operations and lines of a program, such as
-        `"jit(step)/shard_map/psum at train.py:31"`.
-
-    Returns:
-      The operation and line of the first, `"psum at train.py:31"`, with its front cut
-      when it is long, and the number of the others.
-    """
+    """Returns a short text for the algorithm of a reduction."""
     shown = list(dict.fromkeys(_operation_and_line(source) for source in how if source))
     if not shown:
         return "not known"

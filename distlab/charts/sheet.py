@@ -51,12 +51,7 @@ class Grid:
 
 
 def fit(replicas: int, share: int) -> Grid:
-    """Returns the grid whose tiles are largest in a figure 1.7 times as wide as high.
-
-    Args:
-      replicas: How many blocks.
-      share: The most tiles of a block, at least 1.
-    """
+    """Returns the grid whose tiles are largest in a figure 1.7 times as wide as high."""
 
     def tile(columns: int) -> float:
         lines = math.ceil(share / columns)
@@ -69,18 +64,7 @@ def fit(replicas: int, share: int) -> Grid:
 def sheet(
     pictures: Pictures, grid: Grid, replica: Ints, place: Ints
 ) -> tuple[npt.NDArray[np.uint32], float, float]:
-    """Returns one RGBA picture of all tiles.
-
-    Args:
-      pictures: `(examples, height, width)` or `(examples, height, width, 3)`.
-      grid: Places of the tiles.
-      replica: Replica of each example.
-      place: Place of each example in its replica's block.
-
-    Returns:
-      RGBA as uint32 `(rows, columns)`, the lowest row first, and its width and height in
-      units of one tile.
-    """
+    """Returns one RGBA picture of all tiles."""
     pictures = _scaled(pictures, grid)
     high, wide = pictures.shape[1:3]
     size = max(high, wide)
@@ -115,12 +99,7 @@ def _scaled(pictures: Pictures, grid: Grid) -> Pictures:
 
 
 def as_pictures(pixels: Pixels) -> Pictures:
-    """Returns previews as pictures.
-
-    Args:
-      pixels: Images as uint8, which are returned unchanged, or `(examples, n)` numbers as
-        float32: each row becomes a square grey picture, with one scale for all.
-    """
+    """Returns previews as pictures."""
     if pixels.dtype == np.uint8:
         return pixels.view(np.uint8)
     numbers = pixels.astype(np.float32)

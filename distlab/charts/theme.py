@@ -74,9 +74,6 @@ def css_within(scope: str) -> str:
 
     It changes nothing outside of `scope`. A notebook's theme has precedence over the
     system's setting.
-
-    Args:
-      scope: Selector of the elements around the charts, such as `".distlab-watch"`.
     """
     light, dark = _variables(_LIGHT), _variables(_DARK)
     bright = f'body[data-jp-theme-light="true"] {scope}, body.vscode-light {scope}'

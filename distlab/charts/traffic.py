@@ -215,13 +215,7 @@ class Traffic:
 
 
 def matrix(found: Plan, devices: int, per_row: int = 1) -> Floats:
-    """Returns the bytes that each row of devices sends (rows) to each other (columns).
-
-    Args:
-      found: How data moves.
-      devices: How many devices there are.
-      per_row: How many neighbours share a row.
-    """
+    """Returns the bytes that each row of devices sends (rows) to each other (columns)."""
     rows = -(-devices // per_row)
     sent = np.zeros((rows, rows))
     for phase in found.phases:

@@ -37,14 +37,7 @@ class CloudTpu:
     discovery_url: str | None
 
     def workers(self) -> list[str]:
-        """Returns `host:port` of each worker, queried at each call.
-
-        Raises:
-          ClusterSpecError: There is no TPU of that name.
-          ClusterError: The TPU is not ready, or zone or project are missing and this
-            machine is not in Google Cloud.
-          MissingExtraError: Google's client is needed and not installed.
-        """
+        """Returns `host:port` of each worker, queried at each call."""
         if self.name.startswith(_GRPC):
             return [_address(entry) for entry in self.name.split(",")]
         described = self._describe()
@@ -85,10 +78,6 @@ def find(
 
     The environment names one by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_NAME or
     TPU_CONFIG, in this order, as in TensorFlow.
-
-    Raises:
-      ClusterSpecError: No TPU is named, or TPU_CONFIG can't be read.
-      UnsupportedError: Several TPUs are named.
     """
     if isinstance(tpu, list):
         if len(tpu) > 1:

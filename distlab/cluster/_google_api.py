@@ -13,18 +13,7 @@ _SECONDS = 5
 
 
 def build_service(name: str, credentials: Any, discovery_url: str | None = None) -> Any:
-    """Returns Google's client for version 1 of an API.
-
-    Args:
-      name: The API, such as `"compute"`.
-      credentials: Google's credentials object; `"default"` or None finds them
-        in the environment.
-      discovery_url: URL of the API's description, when not the usual one.
-
-    Raises:
-      MissingExtraError: The package google-api-python-client is not installed.
-      ClusterError: There are no credentials.
-    """
+    """Returns Google's client for version 1 of an API."""
     try:
         discovery: Any = importlib.import_module("googleapiclient.discovery")
         auth: Any = importlib.import_module("google.auth.exceptions")
@@ -45,15 +34,7 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
 
 
 def metadata(path: str) -> str:
-    """Returns a value of a Google Cloud machine's metadata server.
-
-    Args:
-      path: The value's path, such as `"project/project-id"`.
-
-    Raises:
-      ClusterError: The server does not respond within 5 seconds, so this machine is
-        not in Google Cloud.
-    """
+    """Returns a value of a Google Cloud machine's metadata server."""
     host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_IP")
     host = host or "metadata.google.internal"
     try:

@@ -30,11 +30,7 @@ def named_by_environment() -> list[str] | None:
 
 
 def count_by_nvidia_smi() -> int:
-    """Counts the GPUs of this machine; without nvidia-smi there is no driver, and none.
-
-    Raises:
-      ClusterError: nvidia-smi fails, or takes longer than 10 seconds.
-    """
+    """Counts the GPUs of this machine; without nvidia-smi there is no driver, and none."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return 0

@@ -11,20 +11,12 @@ from distlab.text.shown import shown
 
 
 def own_rank() -> int:
-    """Returns the number of this task in its step, from 0.
-
-    Raises:
-      ClusterError: The process is outside of a Slurm step.
-    """
+    """Returns the number of this task in its step, from 0."""
     return _number("SLURM_PROCID")
 
 
 def number_of_tasks() -> int:
-    """Returns the number of tasks of the step.
-
-    Raises:
-      ClusterError: The process is outside of a Slurm step.
-    """
+    """Returns the number of tasks of the step."""
     return _number("SLURM_STEP_NUM_TASKS")
 
 
@@ -34,18 +26,7 @@ def own_node() -> str | None:
 
 
 def tasks_by_node(tasks_per_node: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Returns the number of tasks on each node, in the order of their ranks.
-
-    Args:
-      tasks_per_node: The same number for all nodes, or node name to number;
-        None for Slurm's own.
-
-    Raises:
-      ClusterError: The process is outside of a Slurm step, or Slurm's lists don't
-        match.
-      ClusterSpecError: A list can't be read, or a number is negative.
-      ArgumentTypeError: A number is not a whole one.
-    """
+    """Returns the number of tasks on each node, in the order of their ranks."""
     if isinstance(tasks_per_node, Mapping):
         tasks = dict(tasks_per_node)
     else:
@@ -58,14 +39,7 @@ def tasks_by_node(tasks_per_node: int | Mapping[str, int] | None) -> dict[str, i
 
 
 def places_by_rank(tasks: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the node of each rank, and its place among that node's tasks.
-
-    Args:
-      tasks: Number of tasks on each node, as `tasks_by_node` returns them.
-
-    Raises:
-      ClusterError: srun distributed the tasks neither in blocks nor cyclically.
-    """
+    """Returns the node of each rank, and its place among that node's tasks."""
     by_node = [(node, slot) for node, count in tasks.items() for slot in range(count)]
     over_nodes = os.environ.get("SLURM_DISTRIBUTION", "").partition(":")[0].lower()
     if over_nodes in ("plane", "arbitrary") and len(tasks) > 1:
@@ -80,12 +54,7 @@ def places_by_rank(tasks: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def require_count(what: str, value: object) -> None:
-    """Raises unless `value` is a whole number from 0.
-
-    Raises:
-      ArgumentTypeError: The value is not a whole number.
-      ClusterSpecError: The value is negative.
-    """
+    """Raises unless `value` is a whole number from 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{what} must be a whole number, got {shown(value)}.")
     if value < 0:

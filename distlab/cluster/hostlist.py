@@ -23,21 +23,6 @@ def expand_hostlist(hostlist: str) -> list[str]:
     A range counts with at least as many digits as its first number. Brackets may
     occur anywhere and more than once (`"rack[0-1]n[1-4]"`); the last one counts
     fastest.
-
-    Args:
-      hostlist: The value of `SLURM_STEP_NODELIST`.
-
-    Returns:
-      The names of the nodes, with repetitions.
-
-    Raises:
-      ClusterSpecError: The text is not a hostlist, or names more than
-        `MAX_NODES` nodes.
-
-    Example:
-      >>> from distlab.cluster.hostlist import expand_hostlist
-      >>> expand_hostlist("n[1-2],m5,o[08-10]")
-      ['n1', 'n2', 'm5', 'o08', 'o09', 'o10']
     """
     try:
         hosts = [host for entry in _entries(hostlist) for host in _expand_entry(entry)]
@@ -51,22 +36,7 @@ def expand_hostlist(hostlist: str) -> list[str]:
 
 
 def expand_tasks_per_node(tasks_per_node: str) -> list[int]:
-    """Expands Slurm's task counts.
-
-    Args:
-      tasks_per_node: The value of `SLURM_STEP_TASKS_PER_NODE`.
-
-    Returns:
-      The number of tasks on each node, in the order of the node list.
-
-    Raises:
-      ClusterSpecError: The text is not such a list.
-
-    Example:
-      >>> from distlab.cluster.hostlist import expand_tasks_per_node
-      >>> expand_tasks_per_node("3(x2),2")
-      [3, 3, 2]
-    """
+    """Expands Slurm's task counts."""
     counts: list[int] = []
     for entry in tasks_per_node.split(","):
         match = _TASKS.fullmatch(entry)

@@ -127,15 +127,7 @@ def address_of_task(
     task_id: int | None,
     rpc_layer: str | None,
 ) -> str:
-    """Returns a task's address, by default that of the resolver's own task.
-
-    Returns:
-      The address with its protocol; empty when no task is named and the resolver
-      does not know its own.
-
-    Raises:
-      ClusterSpecError: The cluster has no such task.
-    """
+    """Returns a task's address, by default that of the resolver's own task."""
     # The cluster manager is not queried when there is no task to find.
     task_type = resolver.task_type if task_type is None else task_type
     task_id = resolver.task_id if task_id is None else task_id

@@ -57,12 +57,7 @@ class CrossDeviceOps(ABC):
     algorithm: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        """Checks a user's own algorithm, and names it by its class where it has no name.
-
-        Raises:
-          UnsupportedError: It has methods of TensorFlow's algorithms, which nothing calls here, or
-            derives from an algorithm of distlab.
-        """
+        """Checks a user's own algorithm, and names it by its class where it has no name."""
         foreign = sorted(_OF_TENSORFLOW & vars(cls).keys())
         if foreign:
             raise UnsupportedError(
@@ -445,16 +440,7 @@ def _tree_sum(value: jax.Array, replicas: int) -> jax.Array:
 def require_sums(
     ops: CrossDeviceOps, sums: Any, expected: Sequence[tuple[tuple[int, ...], Any]]
 ) -> None:
-    """Checks what an algorithm returned, which may be a user's own.
-
-    Args:
-      ops: The algorithm.
-      sums: What it returned.
-      expected: The shape and the dtype of each sum.
-
-    Raises:
-      ValueShapeError: It is no list of JAX's arrays of these shapes and dtypes.
-    """
+    """Checks what an algorithm returned, which may be a user's own."""
     found = None
     if isinstance(sums, list | tuple):
         found = [(o.shape, o.dtype) if isinstance(o, jax.Array) else None for o in sums]
@@ -468,11 +454,7 @@ def require_sums(
 
 
 def as_cross_device_ops(ops: Any) -> CrossDeviceOps:
-    """Returns an algorithm; for None, the default one.
-
-    Raises:
-      OptionError: `ops` is not a `CrossDeviceOps`.
-    """
+    """Returns an algorithm; for None, the default one."""
     if ops is None:
         return ChosenBySize()
     if not isinstance(ops, CrossDeviceOps):

@@ -31,11 +31,7 @@ def can_sum(dtype: Any) -> bool:
 
 
 def host_sum(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the sum of arrays of one shape and dtype, added one after another.
-
-    Args:
-      arrays: At least one array.
-    """
+    """Returns the sum of arrays of one shape and dtype, added one after another."""
     flat = [array.reshape(-1) for array in arrays]
     total = _aligned(flat[0])
     length = max(1, _PART // total.itemsize)

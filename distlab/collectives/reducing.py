@@ -97,18 +97,7 @@ def reduce_per_replica(
     axes: Axes | None,
     started: int,
 ) -> list[jax.Array]:
-    """Reduces the components of per-replica values, all values at once.
-
-    Args:
-      strategy: The strategy of the replicas.
-      op: The reduction.
-      values: The per-replica values.
-      axes: The axes of each component to reduce, too; None reduces element by element.
-      started: The monotonic time in nanoseconds at which the user's call began.
-
-    Raises:
-      ValueShapeError: The shapes of a value's components differ, or an axis is out of range.
-    """
+    """Reduces the components of per-replica values, all values at once."""
     if not values:
         return []
     mesh, ops = strategy.mesh, strategy.cross_device_ops
@@ -159,12 +148,7 @@ def _report_nest(
 
 
 def summable_components(value: PerReplica, op: ReduceOp) -> PerReplica:
-    """Returns a per-replica value in a dtype that holds the sum of its components.
-
-    Args:
-      value: The per-replica value.
-      op: The reduction.
-    """
+    """Returns a per-replica value in a dtype that holds the sum of its components."""
     stacked = summable(value.stacked, op)
     return value if stacked is value.stacked else PerReplica(stacked, value.shapes)
 
@@ -173,11 +157,6 @@ def _as_per_replica(value: Any, strategy: Host, *, common: bool) -> Any:
     """Returns what has a component for each replica as a `PerReplica`.
 
     That is a variable whose copies may differ, and an array that the user divided.
-
-    Args:
-      value: The value.
-      strategy: The strategy of the replicas.
-      common: Whether the value of a mirrored variable is wanted, which is that of its first copy.
     """
     replicas = strategy.num_replicas_in_sync
     if isinstance(value, Variable):
@@ -338,12 +317,7 @@ def _mask(stacked: Shape, shapes: tuple[Shape, ...]) -> np.ndarray:
 
 
 def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
-    """Returns axes counted from the front.
-
-    Raises:
-      ValueShapeError: An axis is not a whole number, is out of range or occurs twice, or
-        the components differ in another axis.
-    """
+    """Returns axes counted from the front."""
     rank = len(shapes[0])
     for axis in axes:
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
@@ -392,19 +366,7 @@ def report(
     source: str | None = None,
     of_time: float = 1.0,
 ) -> None:
-    """Emits that values of the replicas were combined from Python.
-
-    Args:
-      strategy: The strategy of the replicas.
-      verb: The verb that was called.
-      op: The name of the reduce op; empty for a gather.
-      algorithm: The name of the algorithm that moved the data.
-      stacked: The values, `(replicas, ...)`.
-      started: The monotonic time in nanoseconds at which the call began.
-      call: The number of the call, from `calls`; the leaves of a structure share it.
-      source: The line of the user's program that made the call; None looks for it.
-      of_time: The value's share of the time from then until now.
-    """
+    """Emits that values of the replicas were combined from Python."""
     recorder = sink.recorder()
     if not recorder.enabled or isinstance(stacked, jax.core.Tracer):
         return

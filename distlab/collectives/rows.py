@@ -14,15 +14,7 @@ from distlab.variables.variable import Variable
 
 
 def copies_of(variable: Variable, mesh: ReplicaMesh) -> PerReplica:
-    """Returns the copies of a variable as the components of a per-replica value.
-
-    Args:
-      variable: A variable with a copy for each replica, which may differ.
-      mesh: The replicas' devices.
-
-    Raises:
-      ContextError: The copies are those of another strategy's replicas.
-    """
+    """Returns the copies of a variable as the components of a per-replica value."""
     if not variable.storage.layout.is_over(mesh):
         raise ContextError(
             "A variable has copies for the replicas of its own strategy, got the Variable "
@@ -35,13 +27,7 @@ def copies_of(variable: Variable, mesh: ReplicaMesh) -> PerReplica:
 
 
 def on_first_device(value: DistributedValues, mesh: ReplicaMesh) -> list[Any]:
-    """Returns the components of all replicas, in replica order, on the first local device.
-
-    Args:
-      value: A value that is not being traced. Where other processes have replicas, all of them
-        call this.
-      mesh: The replicas' devices.
-    """
+    """Returns the components of all replicas, in replica order, on the first local device."""
     if not mesh.shared or not isinstance(value, PerReplica):
         return list(jax.device_put(value.values, mesh.local_devices[0]))
     (rows,) = all_rows([value.stacked], mesh)

@@ -12,16 +12,7 @@ from distlab.text.shown import shown
 
 
 def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
-    """Returns the axis to gather along, counted from the front.
-
-    Args:
-      shape: The shape of one replica's array.
-      axis: The axis, which may count from the back.
-      verb: The name of the verb, for the message.
-
-    Raises:
-      ValueShapeError: The axis is out of range, or the array is a scalar.
-    """
+    """Returns the axis to gather along, counted from the front."""
     rank = len(shape)
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise ValueShapeError(
@@ -39,11 +30,7 @@ def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
 def require_joinable(
     shapes: Sequence[tuple[int, ...]], axis: int, verb: str = "all_gather"
 ) -> None:
-    """Checks that arrays of these shapes can be concatenated along an axis.
-
-    Raises:
-      ValueShapeError: The shapes differ in another dimension.
-    """
+    """Checks that arrays of these shapes can be concatenated along an axis."""
     if len({(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes}) > 1:
         raise ValueShapeError(
             f"{verb} along axis {axis} needs arrays that agree in all other dimensions, got "

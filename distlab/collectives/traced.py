@@ -58,11 +58,7 @@ class TracedPerReplica(DistributedValues):
         return self.local.dtype, self.local.ndim
 
     def component(self, replica: Any) -> Any:
-        """Returns the component of the traced replica.
-
-        Args:
-          replica: The number of the traced replica.
-        """
+        """Returns the component of the traced replica."""
         del replica
         return self.local
 
@@ -208,14 +204,7 @@ class TracedCollectives:
         return jax.tree.map(whole, nest, is_leaf=_keep)
 
     def distributed(self, nests: list[Any]) -> Any:
-        """Returns a nest of per-replica values, from the components of every replica.
-
-        Args:
-          nests: The components of each replica, in replica order.
-
-        Raises:
-          StructureError: The structures differ, or components have different shapes.
-        """
+        """Returns a nest of per-replica values, from the components of every replica."""
         structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
         if any(structure != structures[0] for structure in structures):
             raise StructureError(
@@ -256,11 +245,7 @@ class TracedCollectives:
         return len(self.numbers) - 1 in self._differing
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
-        """Makes one object for all replicas, in the function's first trace.
-
-        Raises:
-          ContextError: The function was traced before, so it makes the object at every call.
-        """
+        """Makes one object for all replicas, in the function's first trace."""
         if not self.may_make:
             raise ContextError(
                 f"{name} would be made at every call. Like a tf.function, a compiled function may "

@@ -88,11 +88,7 @@ def collective_hints(
 
 
 def require_options(options: Any, verb: str) -> None:
-    """Checks the hints that a verb received.
-
-    Raises:
-      OptionError: They are neither `CommunicationOptions` nor None.
-    """
+    """Checks the hints that a verb received."""
     if options is not None and not isinstance(options, CommunicationOptions):
         raise OptionError(
             f"options of {verb} must be CommunicationOptions or None, got {shown(options)}. Leave "

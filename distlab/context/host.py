@@ -37,11 +37,7 @@ class Host(Protocol):
         """Whether all replicas share one copy of each variable, whatever its synchronization."""
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
-        """Returns the layout of a new variable.
-
-        Args:
-          per_replica: Whether each replica has a value of its own (ON_READ).
-        """
+        """Returns the layout of a new variable."""
 
     @property
     def value_servers(self) -> Any:
@@ -53,9 +49,4 @@ class Host(Protocol):
     def make_variable(
         self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
     ) -> Any:
-        """Returns a new variable, whole or in parts.
-
-        Args:
-          make: Makes a variable from its arguments.
-          arguments: The arguments of `Variable`, by name.
-        """
+        """Returns a new variable, whole or in parts."""

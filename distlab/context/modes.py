@@ -55,11 +55,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     static_argnames: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Checks the types, so that the line that made the options is the one that fails.
-
-        Raises:
-          OptionError: A field has another type.
-        """
+        """Checks the types, so that the line that made the options is the one that fails."""
         for name in (
             "experimental_enable_dynamic_batch_size",
             "experimental_bucketizing_dynamic_shape",
@@ -139,11 +135,7 @@ def chosen_at() -> str:
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:
-    """Returns whether a call with these options runs eagerly.
-
-    Raises:
-      OptionError: `options` are not `RunOptions`, or `run_eagerly` is not a truth value.
-    """
+    """Returns whether a call with these options runs eagerly."""
     if options is None:
         return _eagerly
     if not isinstance(options, RunOptions):

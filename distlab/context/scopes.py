@@ -98,14 +98,7 @@ def in_cross_replica_context() -> bool:
 
 
 def set_base(strategy: Host | None) -> None:
-    """Makes a strategy current outside of all scopes, in this thread.
-
-    Args:
-      strategy: The strategy; None restores the default strategy.
-
-    Raises:
-      ContextError: This thread is in a strategy's scope or replica function.
-    """
+    """Makes a strategy current outside of all scopes, in this thread."""
     if _thread.modes:
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "
@@ -133,12 +126,7 @@ def _mesh_check() -> Callable[[str], None]:
 
 
 def require_cross_replica(verb: str, strategy: Host) -> None:
-    """Checks that a verb may be called here on all replicas of `strategy`.
-
-    Raises:
-      ContextError: This is a replica function, the scope of another strategy, or a mesh of the
-        user's is set.
-    """
+    """Checks that a verb may be called here on all replicas of `strategy`."""
     _mesh_check()(verb)
     mode = _mode()
     default = _default_mode().strategy
@@ -160,13 +148,7 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
 def cross_replica(
     strategy: Host, merging: MergingCollectives | None = None, *, updating: bool = False
 ) -> Iterator[None]:
-    """Puts this thread in the cross-replica context of a strategy.
-
-    Args:
-      strategy: The strategy.
-      merging: The collectives of the `merge_call` that is being traced, if any.
-      updating: Whether the code is a function of `extended.update`, which runs for one copy.
-    """
+    """Puts this thread in the cross-replica context of a strategy."""
     _thread.modes.append(_Mode(strategy, None, merging, updating))
     try:
         yield
@@ -195,11 +177,7 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
         self._strategy = strategy
 
     def __enter__(self) -> _H:
-        """Makes the strategy current, in cross-replica context.
-
-        Raises:
-          ContextError: Another strategy is in scope, or this is a replica function.
-        """
+        """Makes the strategy current, in cross-replica context."""
         strategy = self._strategy
         require_cross_replica("scope()", strategy)
         if strategy is not _default_mode().strategy:
@@ -214,11 +192,7 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
         return strategy
 
     def __exit__(self, *_: object) -> None:
-        """Makes the strategy current that was so before.
-
-        Raises:
-          ContextError: This thread has not entered the scope last.
-        """
+        """Makes the strategy current that was so before."""
         strategy, modes = self._strategy, _thread.modes
         if strategy is _default_mode().strategy:
             return

@@ -55,12 +55,6 @@ class Background(Uncopied, Generic[T]):
     )
 
     def __init__(self, name: str, work: Callable[[], T]) -> None:
-        """Starts the function.
-
-        Args:
-          name: The function's name.
-          work: The function with its arguments.
-        """
         self.name = name
         self._work = work
         self._stop_asked = threading.Event()
@@ -86,18 +80,7 @@ class Background(Uncopied, Generic[T]):
         return self._ended.is_set()
 
     def result(self, timeout: float | None = None) -> T:
-        """Waits for the function, and returns its result.
-
-        Args:
-          timeout: The longest wait in seconds; None waits as long as it runs.
-
-        Raises:
-          ArgumentValueError: `timeout` is no number of seconds.
-          ContextError: The function itself waits for its result, or this is a forked child of
-            the process in which it runs.
-          TimeoutError: The function was still running then.
-          Exception: The function raised it.
-        """
+        """Waits for the function, and returns its result."""
         if timeout is not None and not (is_number(timeout) and timeout >= 0):
             raise ArgumentValueError(
                 f"timeout must be a number of seconds or None, got {shown(timeout)}. Leave it out "
@@ -128,18 +111,6 @@ class Background(Uncopied, Generic[T]):
         Loops that it begins later, as for the next epoch, end at once as well. `stop`
         returns at once; `result()` waits for the end. Neither a loop over
         another iterable nor a function without loops can be stopped.
-
-        Example:
-          >>> import itertools
-          >>> import distlab as dl
-          >>> def train():
-          ...     for step in dl.controlled(itertools.count()):
-          ...         pass
-          ...     return "stopped early"
-          >>> training = dl.background(train)
-          >>> training.stop()
-          >>> training.result(timeout=60)
-          'stopped early'
         """
         if self.running and not self._stop_asked.is_set():
             self._stop_asked.set()

@@ -98,11 +98,7 @@ class LoopControl(Uncopied):
                 self._changed.notify_all()
 
     def may_go_on(self) -> bool:
-        """Waits while the loop is paused; the loop calls it before each element.
-
-        Returns:
-          False when the loop is to end.
-        """
+        """Waits while the loop is paused; the loop calls it before each element."""
         with self._changed:
             if self.state == "pausing" and not self._steps:
                 self._wait()
@@ -110,11 +106,7 @@ class LoopControl(Uncopied):
             return self.state != "stopping"
 
     def end(self) -> Literal["stopped", "done"]:
-        """Marks the loop as over; the loop calls it.
-
-        Returns:
-          How it ended.
-        """
+        """Marks the loop as over; the loop calls it."""
         with self._changed:
             ended: Literal["stopped", "done"] = "stopped" if self.state == "stopping" else "done"
             self.state = ended

@@ -106,14 +106,7 @@ class ClosureLog:
         self._of(worker).begun -= 1
 
     def ended(self, worker: int, closure: Closure, since: float, outcome: Outcome) -> None:
-        """Counts a function that ended.
-
-        Args:
-          worker: The worker's number.
-          closure: The function.
-          since: When the worker began it, by `time.monotonic`.
-          outcome: How it ended.
-        """
+        """Counts a function that ended."""
         self._note()
         now = time.monotonic()
         since = max(since, self._free.get(worker, since))  # it was given ahead of its turn
@@ -147,14 +140,7 @@ class ClosureLog:
         *,
         everything: bool,
     ) -> events.Closures | None:
-        """Ends the period and returns its event; None where there is nothing to tell yet.
-
-        Args:
-          held: The functions of each worker, and since when it has each. The first one runs, and
-            the others wait there.
-          waiting: Number of functions that wait.
-          everything: Whether to end a period in which functions only ran, however short.
-        """
+        """Ends the period and returns its event; None where there is nothing to tell yet."""
         now = time.monotonic()
         if not self._changed:
             if not held:

@@ -31,24 +31,12 @@ class TaskLog:
         sink.gatherers.add(self)
 
     def lost(self, task: int, reason: str, *, server: bool) -> None:
-        """Notes that a worker or a parameter server is lost.
-
-        Args:
-          task: Its number.
-          reason: What was seen.
-          server: Whether it is a parameter server.
-        """
+        """Notes that a worker or a parameter server is lost."""
         with self._lock:
             self._untold[task, server] = self._event(task, "lost", reason, server=server)
 
     def settle(self, task: int, reason: str, *, server: bool) -> None:
-        """Tells of a loss, unless that was done.
-
-        Args:
-          task: The number of the worker or parameter server.
-          reason: Why it was lost; empty where no more is known than what was seen.
-          server: Whether it is a parameter server.
-        """
+        """Tells of a loss, unless that was done."""
         with self._lock:
             noted = self._untold.pop((task, server), None)
             if noted is not None:

@@ -31,11 +31,7 @@ class WaitsOfWorkers:
 
     @contextlib.contextmanager
     def waiting(self, ended: threading.Event) -> Iterator[None]:
-        """Notes that the calling thread waits, where it is a worker's.
-
-        Args:
-          ended: What it waits for.
-        """
+        """Notes that the calling thread waits, where it is a worker's."""
         worker = self._numbers.get(threading.get_ident())
         if worker is None:
             yield
@@ -53,17 +49,7 @@ class WaitsOfWorkers:
         *,
         may_be_cancelled: bool,
     ) -> None:
-        """Checks that what the calling thread waits for can come.
-
-        Args:
-          ended: What it waits for.
-          running: The functions that run, by the end of each: the workers that run them.
-          may_be_cancelled: Whether those that do not run may end without.
-
-        Raises:
-          ContextError: It waits for its own function, for one that waits for it, or for one that
-            no worker is left to run.
-        """
+        """Checks that what the calling thread waits for can come."""
         worker = self._numbers.get(threading.get_ident())
         if worker is None or ended.is_set():
             return

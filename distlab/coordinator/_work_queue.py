@@ -101,11 +101,7 @@ class WorkQueue:
         self.tell()
 
     def tell(self, *, everything: bool = True) -> None:
-        """Emits what the log has counted.
-
-        Args:
-          everything: Whether to tell of functions that only run, however short the period.
-        """
+        """Emits what the log has counted."""
         if self._log is None:
             return
         with self._changed:
@@ -123,15 +119,7 @@ class WorkQueue:
                 self._log.linked(worker, figures)
 
     def put(self, closure: Closure) -> None:
-        """Adds a function.
-
-        Args:
-          closure: The function.
-
-        Raises:
-          Exception: An earlier function raised it.
-          ClusterError: The queue is full, and no function began or ended in time.
-        """
+        """Adds a function."""
         with self._changed:
             self._tell_error()
             self._listen_until(lambda: len(self._waiting) < _MOST_WAITING)
@@ -142,11 +130,7 @@ class WorkQueue:
         self.on_put()
 
     def take(self, worker: int) -> Closure | None:
-        """Waits for a function and returns it; None when the queue is closed.
-
-        Args:
-          worker: The number of the worker that will run it.
-        """
+        """Waits for a function and returns it; None when the queue is closed."""
         self._waits.runs_as(worker)
         with self._changed:
             # An idle worker waits until its coordinator is dropped, which closes the queue.
@@ -176,11 +160,7 @@ class WorkQueue:
             self._progressed()
 
     def give_back(self, closure: Closure) -> None:
-        """Puts a function that a worker did not begin in front, or cancels it as those that wait.
-
-        Args:
-          closure: The function, which was taken.
-        """
+        """Puts a function that a worker did not begin in front, or cancels it as those that wait."""
         with self._changed:
             _, worker, _ = self._running.pop(closure.result)
             self._waiting.appendleft(closure)
@@ -191,12 +171,7 @@ class WorkQueue:
             self._progressed()
 
     def finished(self, closure: Closure, error: BaseException | None = None) -> None:
-        """Records that a function ended.
-
-        Args:
-          closure: The function.
-          error: Its error; None when it returned.
-        """
+        """Records that a function ended."""
         with self._changed:
             _, worker, since = self._running.pop(closure.result)
             if self._log is not None:
@@ -209,36 +184,19 @@ class WorkQueue:
             self._progressed()
 
     def idle(self) -> bool:
-        """Returns whether all functions ended.
-
-        Raises:
-          Exception: A function raised it.
-        """
+        """Returns whether all functions ended."""
         with self._changed:
             self._tell_error()
             return self._is_idle()
 
     def join(self) -> None:
-        """Waits until all functions ended.
-
-        Raises:
-          Exception: A function raised it.
-          ClusterError: No function began or ended in time.
-        """
+        """Waits until all functions ended."""
         with self._changed:
             self._tell_error()
             self._listen_until(self._is_idle)
 
     def wait(self, ended: threading.Event) -> None:
-        """Waits until a function ended.
-
-        Args:
-          ended: The event that its result sets.
-
-        Raises:
-          ClusterError: No function began or ended in time.
-          ContextError: A worker runs the calling function, and would wait for itself.
-        """
+        """Waits until a function ended."""
         with self._changed, self._waits.waiting(ended):
             self._waits.require_end(
                 ended,

@@ -10,18 +10,7 @@ from distlab.errors import OutOfRangeError
 
 
 def call(fn: Callable[..., Any], args: Any, kwargs: Any, worker: int) -> Any:
-    """Returns the result of a function with a worker's part of its arguments.
-
-    Args:
-      fn: The function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      worker: The worker's number.
-
-    Raises:
-      OutOfRangeError: A dataset of the worker has come to its end.
-      Exception: The function raised it.
-    """
+    """Returns the result of a function with a worker's part of its arguments."""
     args, kwargs = part_of(worker, (args, kwargs))
     try:
         return fn(*args, **kwargs)

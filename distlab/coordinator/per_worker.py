@@ -103,11 +103,7 @@ class PerWorkerIterator(Iterator[Any]):
         self.values = tuple(iterators)
 
     def __next__(self) -> Any:
-        """Refuses, as in TensorFlow: each worker reads its own iterator.
-
-        Raises:
-          UnsupportedError: Always.
-        """
+        """Refuses, as in TensorFlow: each worker reads its own iterator."""
         raise UnsupportedError(
             "A per-worker iterator is read by the workers, so next() can't be called on it here. "
             "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
@@ -122,15 +118,7 @@ def is_per_worker(value: Any) -> bool:
 
 
 def require_for_workers(value: Any, workers: int) -> None:
-    """Checks that a value, if it has parts for workers, has one for each.
-
-    Args:
-      value: Any value.
-      workers: The number of the strategy's workers.
-
-    Raises:
-      StructureError: It has more or fewer.
-    """
+    """Checks that a value, if it has parts for workers, has one for each."""
     if is_per_worker(value) and len(value.values) != workers:
         raise StructureError(
             f"A {type(value).__name__} has a part for each worker, but one of {len(value.values)} "

@@ -68,11 +68,7 @@ class RemoteIterator(Iterator[Any]):
         self.dataset = dataset
 
     def __next__(self) -> NoReturn:
-        """Refuses, as in TensorFlow: each worker reads its own iterator.
-
-        Raises:
-          UnsupportedError: Always.
-        """
+        """Refuses, as in TensorFlow: each worker reads its own iterator."""
         raise UnsupportedError(
             "A per-worker iterator is read by the workers, so next() can't be called on it here. "
             "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."

@@ -145,12 +145,7 @@ class RemoteValue(Uncopied, NotAnArray):
 
 
 def _refuse_in_jax(value: RemoteValue) -> NoReturn:
-    """Refuses to be an argument of a JAX function.
-
-    Raises:
-      ValueShapeError: Always. JAX replaces a `TypeError` of an argument by one of its own words,
-        and so would hide the remedy of the `StructureError` that other uses raise.
-    """
+    """Refuses to be an argument of a JAX function."""
     try:
         value._refuse()
     except StructureError as error:

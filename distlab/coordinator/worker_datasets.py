@@ -17,11 +17,7 @@ _DATA: Final = (str, bytes, tuple, Mapping, np.ndarray, jax.Array)
 
 
 def dataset_of(source: Any) -> Any:
-    """Returns the dataset that a source is or makes.
-
-    Raises:
-      StructureError: It is no dataset, or a function that returns none.
-    """
+    """Returns the dataset that a source is or makes."""
     if not callable(source):
         require_dataset(source)
         return source
@@ -35,11 +31,7 @@ def dataset_of(source: Any) -> Any:
 
 
 def require_dataset(source: Any) -> None:
-    """Checks that each worker can read a source from its beginning.
-
-    Raises:
-      StructureError: It is no dataset, or an iterator, of which the workers would share one.
-    """
+    """Checks that each worker can read a source from its beginning."""
     if not _is_dataset(source) or isinstance(source, Iterator):
         raise StructureError(
             "create_per_worker_dataset needs a dataset, of which each worker reads all, or a "

@@ -188,11 +188,7 @@ class Dataset(
         return transformation_func(self)
 
     def __len__(self) -> int:
-        """Returns the number of elements.
-
-        Raises:
-          CardinalityError: The number is infinite or unknown.
-        """
+        """Returns the number of elements."""
         size = self.cardinality()
         if size >= 0:
             return size

@@ -32,20 +32,7 @@ class Digits(NamedTuple):
 
 
 def load(seed: int = 0) -> Digits:
-    """Reads the digits and divides them 80 to 20.
-
-    Args:
-      seed: Selects the images that are held out for the test.
-
-    Raises:
-      MissingExtraError: The package scikit-learn is not installed.
-
-    Example:
-      >>> from distlab.demo import digits
-      >>> data = digits.load()
-      >>> data.train_images.shape, data.test_labels.shape
-      ((1437, 8, 8), (360,))
-    """
+    """Reads the digits and divides them 80 to 20."""
     table = np.loadtxt(_bundled_file(), delimiter=",")
     images = (table[:, :-1].reshape(-1, 8, 8) / BRIGHTEST).astype(np.float32)
     labels = table[:, -1].astype(np.int32)

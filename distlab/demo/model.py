@@ -32,15 +32,7 @@ def initial(seed: int = 0) -> dict[str, NDArray[np.float32]]:
 
 
 def logits(params: dict[str, jax.Array], images: jax.Array) -> jax.Array:
-    """Returns a score for each of the ten digits.
-
-    Args:
-      params: The parameters, with the names of `initial`.
-      images: `(examples, 8, 8)`.
-
-    Returns:
-      `(examples, 10)`, unnormalised log probabilities.
-    """
+    """Returns a score for each of the ten digits."""
     x = images[..., None]
     x = jax.nn.relu(_convolve(x, params["conv1/kernel"], stride=1) + params["conv1/bias"])
     x = jax.nn.relu(_convolve(x, params["conv2/kernel"], stride=2) + params["conv2/bias"])

@@ -62,15 +62,7 @@ class Progress:
 
 
 def line(done: int, total: int, rate: float, loss: float, width: int = LOG_WIDTH) -> str:
-    """Returns a line of progress.
-
-    Args:
-      done: Number of steps done.
-      total: Number of steps in all.
-      rate: Steps per second, 0 when not known yet.
-      loss: The last loss.
-      width: The longest line; the bar fills the space beside the numbers.
-    """
+    """Returns a line of progress."""
     left = f"ETA {clock((total - done) / rate)}" if rate > 0 else "ETA --:--"
     numbers = (
         f"{100 * done // total:3d}%  step {done:,}/{total:,}  "

@@ -65,17 +65,7 @@ def train(
     steps: int,
     report: Callable[[int, jax.Array], None],
 ) -> None:
-    """Trains for a number of steps, or until the loop is stopped.
-
-    Args:
-      strategy: The strategy that divides each batch over its replicas.
-      params: The model's variables.
-      digits: The images.
-      run: The recording, to which the loss is logged.
-      steps: Number of batches.
-      report: Called after each step with the number of steps done and the loss, which
-        may still be being computed: reading it waits for the devices.
-    """
+    """Trains for a number of steps, or until the loop is stopped."""
     dataset = dl.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
     dataset = dataset.shuffle(len(digits.train_labels), seed=0).batch(BATCH)
     batches = strategy.experimental_distribute_dataset(dataset)

@@ -9,14 +9,7 @@ from distlab.errors import ContextError
 
 
 def require_no_callback(what: str) -> None:
-    """Checks that the caller is not a function that a running step calls back.
-
-    Args:
-      what: What would be done there, with its subject: `run was called`.
-
-    Raises:
-      ContextError: It is one.
-    """
+    """Checks that the caller is not a function that a running step calls back."""
     # XLA's threads are none that Python started.
     if isinstance(threading.current_thread(), threading._DummyThread) and _is_called_by_jax():
         raise ContextError(

@@ -18,22 +18,12 @@ from distlab.devices.pieces import first_piece
 
 
 def sums_of_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
-    """Returns the sum of the rows of each array, on the first local device.
-
-    Args:
-      several: Arrays `(replicas, ...)`, a row on each device.
-      mesh: The replicas' devices.
-    """
+    """Returns the sum of the rows of each array, on the first local device."""
     return _results("sum of rows", _sums(mesh), several)
 
 
 def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
-    """Returns the rows of all replicas, of each array, on the first local device.
-
-    Args:
-      several: Arrays `(replicas, ...)`, a row on each device.
-      mesh: The replicas' devices.
-    """
+    """Returns the rows of all replicas, of each array, on the first local device."""
     return _results("rows of all", _gathered(mesh), several)
 
 

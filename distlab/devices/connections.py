@@ -21,22 +21,14 @@ _SOCKETS: Final = Path("/proc/self/fd")
 
 
 def settle(outputs: Any) -> None:
-    """Waits for the first run of a program, and widens the connections that it has opened.
-
-    Args:
-      outputs: The program's outputs.
-    """
+    """Waits for the first run of a program, and widens the connections that it has opened."""
     if sys.platform == "linux" and jax.local_devices()[0].platform == "cpu":
         jax.block_until_ready(outputs)
         widen()
 
 
 def widen() -> int:
-    """Gives each TCP connection of this process a send buffer of 4 MiB.
-
-    Returns:
-      The number of connections.
-    """
+    """Gives each TCP connection of this process a send buffer of 4 MiB."""
     return sum(_widened(int(entry.name)) for entry in list(_SOCKETS.iterdir()))
 
 

@@ -56,40 +56,19 @@ def end() -> None:
 
 
 def refuse(error: Exception) -> None:
-    """Lets no program over several processes be handed over any more.
-
-    Args:
-      error: Why; it is raised at the next one.
-    """
+    """Lets no program over several processes be handed over any more."""
     global _refusal
     _refusal = error
 
 
 def note(name: str, parts: Iterable[str]) -> None:
-    """Notes that a program is about to be handed over. Does nothing while nobody guards.
-
-    Args:
-      name: What the program computes.
-      parts: What must be the same in all processes.
-
-    Raises:
-      ContextError: Another thread hands over programs already.
-      Exception: That of `refuse`.
-    """
+    """Notes that a program is about to be handed over. Does nothing while nobody guards."""
     if noted is not None or _refusal is not None:
         noted_as(Dispatch(name, fingerprint([name, *parts])))
 
 
 def noted_as(dispatch: Dispatch) -> None:
-    """Notes that a program of a known fingerprint is about to be handed over.
-
-    Args:
-      dispatch: The program.
-
-    Raises:
-      ContextError: Another thread hands over programs already.
-      Exception: That of `refuse`.
-    """
+    """Notes that a program of a known fingerprint is about to be handed over."""
     global _owner
     if _refusal is not None:
         raise copy.copy(_refusal)

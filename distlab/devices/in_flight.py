@@ -72,11 +72,6 @@ def admit(result: jax.Array, *, assigns: bool = False) -> None:
     """Counts a step as in flight, and waits for the older half when the limit is exceeded.
 
     The error of an older step is kept for `require_sound`: this step runs already.
-
-    Args:
-      result: An output of the step, preferably the smallest: it stays in memory until
-        the step leaves the queue.
-      assigns: Whether the step assigns variables.
     """
     global admitted
     admitted += 1
@@ -95,14 +90,7 @@ def admit(result: jax.Array, *, assigns: bool = False) -> None:
 
 
 def require_sound() -> None:
-    """Tells the error of an earlier step, once, before the next one begins.
-
-    Raises:
-      Exception: What JAX raised where it was waited for, of a step that assigned variables.
-
-    Warns:
-      RuntimeWarning: Another step failed.
-    """
+    """Tells the error of an earlier step, once, before the next one begins."""
     if not _failed and not _results_failed:
         return
     assigned = bool(_failed)
@@ -145,32 +133,19 @@ def note_thread() -> None:
 
 
 def require_not_forked() -> None:
-    """Checks that the devices' threads exist: what computes would wait for ever.
-
-    Raises:
-      ContextError: This is a forked child.
-    """
+    """Checks that the devices' threads exist: what computes would wait for ever."""
     if isinstance(dispatching, _Forked):
         dispatching.__enter__()
 
 
 def require_open() -> None:
-    """Notes that the calling thread computes, in a way that dispatches nothing by itself.
-
-    Raises:
-      ContextError: This is a forked child.
-      SystemExit: The interpreter ends, and this is not its main thread.
-    """
+    """Notes that the calling thread computes, in a way that dispatches nothing by itself."""
     require_not_ending()
     require_not_forked()
 
 
 def require_not_ending() -> None:
-    """Notes that the calling thread has arrays, and is about to be inside of JAX with them.
-
-    Raises:
-      SystemExit: The interpreter ends, and this is not its main thread.
-    """
+    """Notes that the calling thread has arrays, and is about to be inside of JAX with them."""
     note_thread()
     if isinstance(dispatching, _Ending):
         with dispatching:

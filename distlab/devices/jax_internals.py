@@ -81,16 +81,6 @@ def connect(address: str, processes: int, index: int, seconds: int, heartbeat: i
     """Connects this process to a coordination service that none of the processes hosts.
 
     `jax.distributed.initialize` would start a service in process 0.
-
-    Args:
-      address: The service's `host:port`.
-      processes: The number of processes.
-      index: The number of this one.
-      seconds: How long to wait for the service.
-      heartbeat: The seconds after which the service gives up a process that it does not hear.
-
-    Raises:
-      RuntimeError: The service does not answer.
     """
     state: Any = _distributed.global_state
     private: Any = _jaxlib
@@ -109,9 +99,6 @@ def explain_failures(explain: Callable[[Exception], None]) -> None:
 
     A program that waits for a lost process fails long after it was dispatched: its results
     raise when they are read, in JAX's own code.
-
-    Args:
-      explain: Raises what takes the place of an error, if anything does.
     """
     declared: Any = ArrayImpl
     if getattr(declared.block_until_ready, "explains", False):
@@ -169,10 +156,6 @@ def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
 
     JAX's own protocol, `__jax_array__`, is for `jnp` functions alone, and pytree nodes have
     another structure than arrays.
-
-    Args:
-      kind: The class.
-      read: Returns an object's value, whenever JAX uses the object.
     """
     _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
     cast(Any, _dtypes).register_canonicalize_value_handler(kind, read)
@@ -189,11 +172,7 @@ def plain(array: Any) -> Any:
 
 
 def compiled_call(compiled: Any) -> Any:
-    """Returns the C++ function that runs a compiled program; None where JAX has none.
-
-    Args:
-      compiled: A `jax.stages.Compiled` that was called before.
-    """
+    """Returns the C++ function that runs a compiled program; None where JAX has none."""
     call = getattr(compiled, "_call", None)
     return call if type(call).__name__ == "PjitFunction" else None
 
@@ -247,9 +226,6 @@ def being_staged(*, within: object = None) -> bool:
     """Returns whether this thread stages its operations into a program, as under `jit`.
 
     That may be a transformation around the present one: `jit` of a function that `grad` made.
-
-    Args:
-      within: The trace of a program whose operations don't count, but those of programs in it.
     """
     return _is_inside(_DynamicJaxprTrace, within)
 
@@ -265,14 +241,7 @@ def _is_inside(kind: type | tuple[type, ...], within: object = None) -> bool:
 
 
 def require_not_staged(verb: str) -> None:
-    """Checks that a verb computes at once, and not in a program that is being traced.
-
-    Args:
-      verb: The name of the verb, for the message.
-
-    Raises:
-      ContextError: JAX traces the caller, as under `jax.jit`.
-    """
+    """Checks that a verb computes at once, and not in a program that is being traced."""
     if being_staged():
         raise ContextError(
             f"{verb} takes values from the devices at once, and was called inside jax.jit or "
@@ -319,14 +288,7 @@ def mapped_axes() -> tuple[str, ...]:
 
 
 def require_no_other_mesh(verb: str) -> None:
-    """Checks that `jax.set_mesh` of a mesh of the user's is not in effect.
-
-    Args:
-      verb: The verb that runs a program over the replicas.
-
-    Raises:
-      ContextError: It is.
-    """
+    """Checks that `jax.set_mesh` of a mesh of the user's is not in effect."""
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty and not any(kind is AxisType.Manual for kind in mesh.axis_types):
         raise ContextError(
@@ -338,14 +300,7 @@ def require_no_other_mesh(verb: str) -> None:
 
 
 def require_compilation(verb: str) -> None:
-    """Checks that JAX may compile.
-
-    Args:
-      verb: The verb that compiles a program.
-
-    Raises:
-      ContextError: `jax.disable_jit` is in effect.
-    """
+    """Checks that JAX may compile."""
     if cast(Any, jax.config).jax_disable_jit:
         raise ContextError(
             f"{verb} compiles a program, which jax.disable_jit forbids; JAX_DISABLE_JIT in the "
@@ -359,9 +314,6 @@ def interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
 
     It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
     module that is compiled.
-
-    Args:
-      error: The error. JAX has the interrupt as its cause, or its traceback in the message.
     """
     if not isinstance(error, ValueError | RuntimeError):
         return None
@@ -378,9 +330,6 @@ def came_into_a_cache(interrupt: BaseException) -> bool:
 
     Between making an entry and guarding it, such a cache asks a Python function whether misses
     are to be explained. What a signal's handler raises there leaves the entry.
-
-    Args:
-      interrupt: What the handler raised.
     """
     return any(
         frame.f_code.co_name == "<lambda>" and frame.f_code.co_filename == _util.__file__
@@ -400,10 +349,6 @@ def sum_over_axis(axis: str, differs: Callable[[Any], bool]) -> None:
     it is the same on all replicas. XLA aborts the process where it simplifies a sum of complex
     numbers that all replicas know, as the gradient of a sum; so real and imaginary parts are
     summed, of which the sum's gradient is made, too.
-
-    Args:
-      axis: The name of the axis.
-      differs: Returns whether a value that is not traced may differ between replicas.
     """
     theirs: Callable[..., Any] = _parallel._psum
     psum_of_array: Any = _parallel.psum_p
@@ -434,16 +379,7 @@ def sum_over_axis(axis: str, differs: Callable[[Any], bool]) -> None:
 
 
 def part_of(equation: Any, output: int) -> Any:
-    """Returns an equation that computes one output, and few others beside it.
-
-    Args:
-      equation: An equation that has programs in it, such as a `scan`.
-      output: The output's position.
-
-    Returns:
-      An equation with the operands that the output needs. It is the same one where JAX knows no
-      part of it.
-    """
+    """Returns an equation that computes one output, and few others beside it."""
     variables = [atom for atom in equation.invars if not isinstance(atom, _core.Literal)]
     wanted = [equation.outvars[output]]
     inputs = list(dict.fromkeys(variables))
@@ -455,12 +391,7 @@ def part_of(equation: Any, output: int) -> Any:
 
 
 def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
-    """Returns an open jaxpr that computes some outputs alone, and for each input if it is needed.
-
-    Args:
-      jaxpr: The open jaxpr.
-      outputs: Whether each output is wanted.
-    """
+    """Returns an open jaxpr that computes some outputs alone, and for each input if it is needed."""
     part, used = _partial_eval.dce_jaxpr(jaxpr, list(outputs))
     return part, list(used)
 
@@ -470,9 +401,6 @@ def pieces(array: jax.Array) -> list[jax.Array]:
 
     `addressable_shards` returns the same 200 times slower. JAX makes the shards' objects when they
     are first asked for, and two threads that ask for them at once get some twice, or too few.
-
-    Raises:
-      RuntimeError: The array is deleted, for example by donation; JAX raises the same.
     """
     with _taking_apart:
         held = cast(ArrayImpl, array)._arrays
@@ -488,13 +416,6 @@ def with_copies(array: jax.Array, count: int | None = None) -> jax.Array:
     """Returns an array of copies of the first pieces of another, and of its other pieces.
 
     A copy by `device_put` needs no program, which would be compiled for each shape.
-
-    Args:
-      array: An array on devices of this process, or of several.
-      count: The number of the pieces that are copied; None copies all.
-
-    Raises:
-      RuntimeError: The array is deleted.
     """
     held = pieces(array)
     first = held[:count]
@@ -510,9 +431,6 @@ def for_another_thread(array: jax.Array) -> jax.Array:
 
     JAX ends the process where one thread asks while another deletes the same object. Deleting or
     donating the original frees the memory all the same: this one is deleted then, too.
-
-    Raises:
-      RuntimeError: The array is deleted.
     """
     if array.is_deleted():  # where `clone` ends the process, too
         raise RuntimeError("Array has been deleted.")
@@ -544,9 +462,6 @@ def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Ar
     """Returns a function that makes a global array of arrays on single devices.
 
     `make_array_from_single_device_arrays` checks each of them, which takes 20 times as long.
-
-    Args:
-      shape: The shape, dtype and sharding of the global array.
     """
     aval = _core.ShapedArray(shape.shape, shape.dtype)
 
@@ -570,10 +485,6 @@ def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
     """Returns arrays that are divided over devices on one, as `device_put` does.
 
     JAX 0.12 copies them by way of the host, and takes that for a transfer that nobody asked for.
-
-    Args:
-      arrays: An array, or a nest of them.
-      device: Where they shall be whole.
     """
     with jax.transfer_guard_device_to_host("allow"):
         return jax.device_put(arrays, device)
@@ -586,14 +497,6 @@ def put_rows(
 
     `make_array_from_callback` takes nearly twice as long, because it wraps and
     checks each row in Python.
-
-    Args:
-      rows: Arrays of one shape and dtype. JAX may keep using their memory.
-      sharding: Divides the first axis of the result over the devices.
-      devices: The sharding's devices in this process, in the order of the rows.
-
-    Returns:
-      An array `(replicas, ...)` with one row on each device of the sharding.
     """
     dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
     pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
@@ -608,9 +511,6 @@ def profiler_reserved() -> Iterator[bool]:
 
     JAX refuses to start a second profile. A concurrent `jax.profiler.start_trace`
     waits until the reservation ends, and then succeeds.
-
-    Yields:
-      Whether the profiler is free; false while the user records a profile.
     """
     state = _profiler._profile_state
     if state.lock.locked():
@@ -630,14 +530,7 @@ def free_profiler_after_fork() -> None:
 
 
 def start_profile(options: Any) -> Any:
-    """Starts a profile in memory; `jax.profiler` only writes profiles to files.
-
-    Args:
-      options: An instance of `jax.profiler.ProfileOptions`.
-
-    Returns:
-      A session whose `stop()` returns the profile as bytes.
-    """
+    """Starts a profile in memory; `jax.profiler` only writes profiles to files."""
     return _profiler_library.ProfilerSession(options)
 
 
@@ -651,9 +544,6 @@ def keep_profile_types() -> Iterator[Any]:
 
     jaxlib makes it when statistics are read, and drops it with the last of them. On
     Python 3.13 making it warns, which aborts the process where warnings are errors.
-
-    Returns:
-      Statistics that keep the type alive, as long as they are alive themselves.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -18,12 +18,7 @@ def is_key(value: Any) -> bool:
 
 
 def through_data(change: Callable[[Any], Any], keys: jax.Array) -> jax.Array:
-    """Returns keys whose data was changed.
-
-    Args:
-      change: Returns other data.
-      keys: The keys.
-    """
+    """Returns keys whose data was changed."""
     data = change(jax.random.key_data(keys))
     changed: jax.Array = jax.random.wrap_key_data(data, impl=jax_internals.key_impl(keys.dtype))
     return changed

@@ -61,11 +61,7 @@ class ReplicaMesh:
         return jax.sharding.use_abstract_mesh(self._manual)
 
     def put_whole(self, value: Any) -> jax.Array:
-        """Puts a copy of a value on each device; of several processes, each puts its own value.
-
-        Args:
-          value: An array-like.
-        """
+        """Puts a copy of a value on each device; of several processes, each puts its own value."""
         if not self.shared or getattr(value, "sharding", None) == self.whole:
             return jax.device_put(value, self.whole)
         # `device_put` would compare the processes' values, and wait for all of them.
@@ -73,11 +69,7 @@ class ReplicaMesh:
         return jax.make_array_from_single_device_arrays(copies[0].shape, self.whole, copies)
 
     def put_rows(self, value: Any) -> jax.Array:
-        """Puts a value into the row of each replica; of several processes, each puts its own.
-
-        Args:
-          value: An array-like.
-        """
+        """Puts a value into the row of each replica; of several processes, each puts its own."""
         row = np.asarray(value)[None]
         if not self.shared:
             rows = np.broadcast_to(row, (self.replicas, *row.shape[1:]))

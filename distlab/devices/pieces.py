@@ -13,18 +13,7 @@ from distlab.devices.mesh import local_positions
 
 
 def pieces(array: Any) -> list[tuple[int, Any]]:
-    """Returns the addressable pieces of an array on a replica mesh.
-
-    Args:
-      array: An array, sharded over or replicated on a mesh of one axis.
-
-    Returns:
-      Pairs `(replica, piece)` in replica order. An array that is not on a mesh, or that is
-      being traced, is a single piece, of replica 0.
-
-    Raises:
-      RuntimeError: The array is deleted, for example by donation; JAX raises the same.
-    """
+    """Returns the addressable pieces of an array on a replica mesh."""
     sharding = getattr(array, "sharding", None)
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
         return [(0, array)]

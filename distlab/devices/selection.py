@@ -79,9 +79,6 @@ def prepare_cpu_backend() -> None:
 
     Collectives of several steps, and host callbacks, deadlock where XLA's thread pool is
     too small; see `distlab.devices.thread_pool`.
-
-    Warns:
-      RuntimeWarning: JAX has started the devices with a pool that is too small.
     """
     if jax_internals.backend_started():
         _check_thread_pool()
@@ -122,11 +119,7 @@ def give_back_memory() -> None:
 
 
 def available() -> list[jax.Device]:
-    """Returns this process's devices of JAX's default platform, which it starts if needed.
-
-    Raises:
-      DeviceError: JAX can't start them, as where JAX_PLATFORMS names a platform that isn't there.
-    """
+    """Returns this process's devices of JAX's default platform, which it starts if needed."""
     prepare_cpu_backend()
     try:
         return list(jax.local_devices())
@@ -140,14 +133,7 @@ def available() -> list[jax.Device]:
 
 
 def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
-    """Returns devices by their names.
-
-    Args:
-      devices: Names or `jax.Device` objects, all different.
-
-    Raises:
-      DeviceError: The list is empty, a device does not exist, or one is listed twice.
-    """
+    """Returns devices by their names."""
     if isinstance(devices, str):
         devices = [devices]
     if isinstance(devices, set | frozenset):

@@ -20,11 +20,7 @@ _ONCE: Final = ((),)
 
 
 def frames_of(thread: int) -> list[FrameType]:
-    """Returns the frames of a thread, the innermost first; none of a thread that has ended.
-
-    Args:
-      thread: The thread's identifier.
-    """
+    """Returns the frames of a thread, the innermost first; none of a thread that has ended."""
     innermost = map(methodcaller("get", thread), starmap(sys._current_frames, _ONCE))
     outwards: Iterator[Any] = accumulate(chain(innermost, repeat("f_back")), getattr)
     frames: Iterator[Any] = takewhile(truth, outwards)

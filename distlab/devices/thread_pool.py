@@ -40,11 +40,7 @@ def size(devices: int) -> int:
 
 
 def enlarge() -> bool:
-    """Sets the size that the devices to come need; a larger one that is set stays.
-
-    Returns:
-      Whether there will be several CPU devices.
-    """
+    """Sets the size that the devices to come need; a larger one that is set stays."""
     devices = devices_to_come()
     if devices < 2:
         return False

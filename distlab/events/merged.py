@@ -89,25 +89,6 @@ def merged(origins: Sequence[Origin]) -> Source:
 
     Each process's events keep their order; between processes the earlier event comes
     first. All times of an event are moved to the common clock.
-
-    Args:
-      origins: The processes, at least one. A single one on the common clock is
-        returned as it is.
-
-    Example:
-      >>> from distlab.events import Chunk, Metric
-      >>> from distlab.events.merged import Origin, merged
-      >>> class Logged:
-      ...     def __init__(self, process: int, times: list[int]) -> None:
-      ...         self.process = process
-      ...         self.events = [Metric(time_ns=t, step=0, values={}) for t in times]
-      ...
-      ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-      ...         found = self.events[cursor : cursor + limit]
-      ...         return Chunk(found, cursor + len(found), 0, (self.process,))
-      >>> both = merged([Origin(Logged(0, [10, 30])), Origin(Logged(1, [5, 6]), 10)])
-      >>> [(process, event.time_ns) for process, event in both.since(0).envelopes()]
-      [(0, 10), (1, 15), (1, 16), (0, 30)]
     """
     if len(origins) == 1 and not origins[0].clock_offset_ns:
         return origins[0].source
@@ -115,12 +96,7 @@ def merged(origins: Sequence[Origin]) -> Source:
 
 
 def on_clock(event: Event | Unknown, offset_ns: int) -> Event | Unknown:
-    """Returns an event with its times moved to another clock.
-
-    Args:
-      event: The event.
-      offset_ns: Nanoseconds to add.
-    """
+    """Returns an event with its times moved to another clock."""
     if not offset_ns:
         return event
     if isinstance(event, Unknown):
@@ -182,15 +158,7 @@ class _Reader:
         return bool(self.items)
 
     def reread(self, first: int, end: int) -> tuple[list[Envelope | None], int]:
-        """Reads events again.
-
-        Args:
-          first: The first number of this process's own.
-          end: The number after the last.
-
-        Returns:
-          An event for each number, None where there is none, and the number of lost ones.
-        """
+        """Reads events again."""
         found: list[Envelope | None] = []
         lost = 0
         while first + len(found) < end:
@@ -222,12 +190,6 @@ class Merged:
     def __init__(
         self, origins: Sequence[Origin], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Reads nothing yet.
-
-        Args:
-          origins: The processes.
-          clock: Returns seconds, for `PATIENCE_SECONDS`.
-        """
         self._readers = [_Reader(origin) for origin in origins]
         self._clock = clock
         self._lock = threading.Lock()
@@ -236,12 +198,7 @@ class Merged:
         self._heap: list[tuple[int, int]] = []
 
     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-        """Returns up to `limit` events from `cursor` on, at once (never waits).
-
-        Args:
-          cursor: The number to begin with, 0 for the first event.
-          limit: The most events to return.
-        """
+        """Returns up to `limit` events from `cursor` on, at once (never waits)."""
         with self._lock:
             self._advance(cursor)
             if cursor < len(self._dealt):
@@ -251,11 +208,7 @@ class Merged:
             return Chunk([], cursor, 0)
 
     def add(self, origin: Origin) -> None:
-        """Reads a further process from now on; its events come after those already returned.
-
-        Args:
-          origin: The process.
-        """
+        """Reads a further process from now on; its events come after those already returned."""
         with self._lock:
             self._readers.append(_Reader(origin))
             self._vectors = [(*vector, 0) for vector in self._vectors]

@@ -27,23 +27,10 @@ class Recorder(Protocol):
         """Records one event: one append."""
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """Watches `result`, one output of `step`, until it is ready, for some of the steps.
-
-        Args:
-          strategy: Number of the strategy.
-          step: Number of the step.
-          time_ns: Monotonic time at which the step was called.
-          result: One output, sharded or replicated over the replicas' devices.
-        """
+        """Watches `result`, one output of `step`, until it is ready, for some of the steps."""
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
-        """Reads the collectives and costs of a compiled program and emits its event.
-
-        Args:
-          event: Makes the event from `collectives`, `flops`, `bytes_accessed`,
-            `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
-          program: A `jax.stages.Compiled`, or a list of them for a ragged step.
-        """
+        """Reads the collectives and costs of a compiled program and emits its event."""
 
 
 class NullRecorder:
@@ -101,20 +88,12 @@ def install(recorder: Recorder) -> None:
 
 
 def before_the_end(tell: Callable[[int], None]) -> None:
-    """Adds a function that emits what the core has noted, to be called before a recording ends.
-
-    Args:
-      tell: Receives the number of the recording's first step.
-    """
+    """Adds a function that emits what the core has noted, to be called before a recording ends."""
     _tell.append(tell)
 
 
 def tell_all(first_step: int) -> None:
-    """Emits what the core has noted. A recording calls it before it ends.
-
-    Args:
-      first_step: The number of its first step.
-    """
+    """Emits what the core has noted. A recording calls it before it ends."""
     for tell in _tell:
         tell(first_step)
 

@@ -19,15 +19,6 @@ class Cells:
     """
 
     def __init__(self, start_s: float, width_s: float, most: int, *, widen: bool) -> None:
-        """Makes empty cells.
-
-        Args:
-          start_s: When the first cell begins.
-          width_s: Width of a cell, at first.
-          most: The most cells, an even number.
-          widen: Whether cells double in width for times beyond the last one; otherwise
-            such times are cut off.
-        """
         self.start_s = start_s
         self.width_s = width_s
         self.most = most
@@ -57,14 +48,7 @@ class Cells:
         return self.place(time_s)
 
     def spread(self, name: object, begin_s: float, end_s: float, amounts: Floats | float) -> None:
-        """Adds amounts, spread evenly over a span of time.
-
-        Args:
-          name: Name of the amounts, see `of`.
-          begin_s: When the span begins; time before the first cell is cut off.
-          end_s: When it ends.
-          amounts: One for each lane, or one for all.
-        """
+        """Adds amounts, spread evenly over a span of time."""
         if end_s <= begin_s or end_s <= self.start_s:
             return
         last, first = self.place(end_s), self.place(begin_s)

@@ -55,11 +55,7 @@ NOT_KNOWN: Final = Combined("", "", ())
 
 
 def combined(collective: Collective) -> Combined:
-    """Returns what a collective combines.
-
-    Args:
-      collective: The collective of a compiled program.
-    """
+    """Returns what a collective combines."""
     operands = []
     for value in collective.values:
         match = _VALUE.match(value.partition(" from ")[0])

@@ -50,12 +50,7 @@ class DatasetNames:
         self._programs[event.program] = event.function
 
     def note_step(self, event: Step) -> tuple[int, int] | None:
-        """Notes which function received the last batch.
-
-        Returns:
-          None when nothing is new, else the number of the batch's dataset and its place, which
-          may be another one than `add` returned.
-        """
+        """Notes which function received the last batch."""
         number, first = self._newest.pop(event.strategy, (-1, False))
         function = self._programs.get(event.program)
         place = self._place_of.get(number)

@@ -48,7 +48,6 @@ class Previews:
     """The first 64 MB of previews, found by the example's position in its source."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        """Keeps up to `most_bytes` of previews."""
         self._left = most_bytes
         self._sheets: list[_Sheet] = []
         self._places: dict[_Numbered, dict[int, tuple[int, int]]] = {}
@@ -70,16 +69,7 @@ class Previews:
     def find(
         self, dataset: int, batch: int, epoch: int, positions: list[int] | None, examples: int
     ) -> Pictures:
-        """Returns the previews of one batch.
-
-        Args:
-          dataset: Number of the distributed dataset.
-          batch: Number of the batch, for sources without positions.
-          epoch: Its epoch.
-          positions: Position of each example in the source; None when the source has
-            no positions: they then count within the batch.
-          examples: How many examples the batch has.
-        """
+        """Returns the previews of one batch."""
         places = self._places.get(_numbered(dataset, batch, epoch))
         if places is None:
             places = self._places.get(_numbered(dataset, None, 0), {}) if positions else {}

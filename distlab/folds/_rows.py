@@ -25,7 +25,6 @@ class Rows:
     """
 
     def __init__(self, devices: int) -> None:
-        """Makes the rows of `devices` devices."""
         self.devices = devices
         self.group = max(1, -(-devices // _MOST_ROWS))
         self.starts = np.arange(0, devices, self.group)

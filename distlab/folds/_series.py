@@ -34,12 +34,6 @@ class Series:
     """
 
     def __init__(self, buckets: int = 1_000) -> None:
-        """Makes an empty curve.
-
-        Args:
-          buckets: The most buckets, an even number; `points` returns at most two points
-            for each, and the last point.
-        """
         self._most = buckets
         self._buckets: list[_Bucket] = []
         self._in_open = 0

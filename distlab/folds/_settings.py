@@ -13,11 +13,7 @@ _MOST_NAMES: Final = 6
 
 
 def settings(run: Folds) -> dict[str, str]:
-    """Returns the settings of a run by name; those that are not known are empty.
-
-    Args:
-      run: The folds of the run.
-    """
+    """Returns the settings of a run by name; those that are not known are empty."""
     header, batches = run.columns("header"), run.columns("batches")
     placement, programs = run.columns("placement"), run.columns("programs")
     reductions = run.columns("reductions")

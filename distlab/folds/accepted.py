@@ -13,17 +13,7 @@ from distlab.text.shown import shown
 
 
 def require_columns(verb: str, columns: Any, kind: type, source: str) -> None:
-    """Raises unless a value has all columns of a kind.
-
-    Args:
-      verb: What received it, such as `"DeviceShares.update"`.
-      columns: The value.
-      kind: The `TypedDict` of the columns.
-      source: Where they come from, such as `"Folds.columns('devices')"`.
-
-    Raises:
-      ArgumentTypeError: It is no mapping, or lacks a column.
-    """
+    """Raises unless a value has all columns of a kind."""
     if not isinstance(columns, Mapping):
         raise ArgumentTypeError(
             f"{verb} takes the columns of a fold ({kind.__name__}), got {shown(columns)}. Pass "
@@ -41,19 +31,7 @@ def require_columns(verb: str, columns: Any, kind: type, source: str) -> None:
 def require_number(
     verb: str, name: str, value: Any, *, least: int = 0, optional: bool = True
 ) -> None:
-    """Raises unless a value is a whole number, or None where that is a default.
-
-    Args:
-      verb: What received it.
-      name: The argument's name.
-      value: The value; NumPy's whole numbers are accepted.
-      least: The smallest number.
-      optional: Whether None is accepted.
-
-    Raises:
-      ArgumentTypeError: It is no whole number.
-      ArgumentValueError: It is too small.
-    """
+    """Raises unless a value is a whole number, or None where that is a default."""
     if optional and value is None:
         return
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -66,15 +44,7 @@ def require_number(
 
 
 def checked(verb: str, events: Any) -> Iterator[Event | Unknown]:
-    """Yields events, and raises at anything else.
-
-    Args:
-      verb: What received them.
-      events: The events.
-
-    Raises:
-      ArgumentTypeError: They are no sequence or iterator, or something else is among them.
-    """
+    """Yields events, and raises at anything else."""
     if not isinstance(events, Sequence | Iterator) or isinstance(events, str | bytes):
         raise _no_event(verb, events)
     for event in events:

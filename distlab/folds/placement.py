@@ -114,16 +114,7 @@ def _whole(placed: Placement) -> tuple[str, int]:
 
 
 def is_server(name: str) -> bool:
-    """Returns whether a name in the column `device` is that of a parameter server.
-
-    Args:
-      name: The name.
-
-    Example:
-      >>> from distlab.folds.placement import is_server
-      >>> is_server("server 0"), is_server("CPU:0")
-      (True, False)
-    """
+    """Returns whether a name in the column `device` is that of a parameter server."""
     return name.startswith(_SERVER)
 
 

@@ -203,12 +203,7 @@ def _column(parts: Parts) -> Column:
 
 
 def _common(answers: list[Said], workers: Sequence[Worker], replicas: int) -> list[Column]:
-    """Returns the components on the replicas of all workers; those without data have empty ones.
-
-    Raises:
-      StructureError: The workers have different numbers of components.
-      ValueShapeError: A component has different dtypes or ranks.
-    """
+    """Returns the components on the replicas of all workers; those without data have empty ones."""
     present = [
         (answer.columns, worker)
         for answer, worker in zip(answers, workers, strict=True)

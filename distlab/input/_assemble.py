@@ -21,11 +21,7 @@ _KINDS_ON_DEVICES: Final = "biufcV"
 
 
 def frozen(leaf: Any) -> Any:
-    """Returns a read-only array, whose memory JAX may share.
-
-    Args:
-      leaf: A component of an element; `bytes` are returned unchanged.
-    """
+    """Returns a read-only array, whose memory JAX may share."""
     if isinstance(leaf, bytes):
         return leaf
     return own(np.asarray(leaf))
@@ -34,22 +30,7 @@ def frozen(leaf: Any) -> Any:
 def assemble(
     parts: Parts, mesh: ReplicaMesh, *, fetch: bool, everywhere: Shapes | None = None
 ) -> Any:
-    """Assembles the value of one component from its parts.
-
-    Args:
-      parts: Read-only arrays (or `bytes`) of one dtype and rank; shapes may differ.
-      mesh: The replicas' devices.
-      fetch: Whether to put the parts on the devices, or leave them on the host.
-      everywhere: With replicas in several processes, the shapes on all of them. The parts are
-        then always put on the devices: a global array has no form on the host.
-
-    Returns:
-      A `PerReplica`; with one replica, a plain array. Strings stay on the host.
-
-    Raises:
-      ValueShapeError: The dtypes or ranks differ, or whole numbers would be cut.
-      StructureError: No device has numbers of the dtype.
-    """
+    """Assembles the value of one component from its parts."""
     first = parts[0]
     on_host = isinstance(first, bytes) or first.dtype.kind not in _KINDS_ON_DEVICES
     if not on_host:

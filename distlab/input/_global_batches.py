@@ -167,15 +167,6 @@ def parts_of_replicas(workers: int, each: int) -> list[int]:
     """Returns which part of a global batch each replica takes, as in TensorFlow.
 
     The parts are dealt out to the workers in turn.
-
-    Args:
-      workers: The number of workers.
-      each: The number of replicas of each.
-
-    Example:
-      >>> from distlab.input._global_batches import parts_of_replicas
-      >>> parts_of_replicas(2, 3)
-      [0, 2, 4, 1, 3, 5]
     """
     return [worker + workers * replica for worker in range(workers) for replica in range(each)]
 

@@ -42,15 +42,7 @@ class Previewer:
         epoch: int,
         batch: int,
     ) -> None:
-        """Emits previews of the examples in a batch that have none yet.
-
-        Args:
-          recorder: Receives the event.
-          columns: The parts of each component, each with the batch dimension first.
-          indices: Positions of the examples in the source; None when unknown.
-          epoch: The number of the iteration over the dataset.
-          batch: The number of the batch in the epoch.
-        """
+        """Emits previews of the examples in a batch that have none yet."""
         if not columns or len(self._seen) >= _MOST_EXAMPLES or not np.ndim(columns[0][0]):
             return
         examples = sum(len(part) for part in columns[0])

@@ -25,11 +25,6 @@ class Repeats:
         """Returns how many replicas received what the first one did.
 
         Data that is made up, the same in each row or in each batch, repeats by design: 0.
-
-        Args:
-          columns: The parts of each component.
-          sizes: The number of examples of each replica.
-          batch: The number of the batch.
         """
         if (batch >= _FIRST_BATCHES and batch % _EVERY) or len(sizes) < 2 or sizes[0] < 2:
             return 0

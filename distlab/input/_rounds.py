@@ -31,15 +31,7 @@ class Rounds:
         self._failure: WorkerError | None = None
 
     def exchange(self, message: bytes) -> list[bytes]:
-        """Returns the messages of all workers in this round.
-
-        Args:
-          message: This worker's, as UTF-8.
-
-        Raises:
-          WorkerError: A worker is lost, or did not come within the limit.
-          StopIteration: `close` was called.
-        """
+        """Returns the messages of all workers in this round."""
         if self._failure is not None:
             raise self._failure  # the others may be a round ahead, so no other one can follow
         processes, number = self.processes, self._round

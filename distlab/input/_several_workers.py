@@ -46,17 +46,6 @@ def agreed_steps(
 
     All workers must call this for their datasets in the same order. They take the chief's
     random seeds: with others, the shards of a shuffled dataset would overlap.
-
-    Args:
-      processes: The workers' processes.
-      replicas: The number of this worker's replicas.
-      make: Returns this worker's dataset.
-      steps_of: Returns the steps of a dataset.
-      global_batches: Whether its elements are global batches.
-
-    Raises:
-      DistlabError: Another worker could not make its dataset, and met an error of this class.
-      WorkerError: It met another error, or is lost.
     """
     number = processes.next_number("dataset number")
     try:

@@ -57,11 +57,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self) -> Step:
-        """Returns the next step.
-
-        Raises:
-          StopIteration: The data is exhausted; so are all later calls.
-        """
+        """Returns the next step."""
 
     @abstractmethod
     def state(self) -> State:
@@ -69,14 +65,7 @@ class Reader(ABC):
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Moves to a position.
-
-        Args:
-          state: The result of `state()`.
-
-        Raises:
-          InvalidArgumentError: The position belongs to another pipeline.
-        """
+        """Moves to a position."""
 
     def interrupt(self) -> None:  # noqa: B027 - most readers wait for nobody
         """Ends a wait for other processes in another thread, which then closes the reader."""
@@ -120,20 +109,13 @@ class Steps(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Returns the number of steps.
-
-        Raises:
-          CardinalityError: The number is unknown or infinite.
-        """
+        """Returns the number of steps."""
 
 
 def flattened(value: Any) -> tuple[list[Any], Any]:
     """Returns the leaves and the pytree structure of an element.
 
     Mappings that JAX does not know as containers become dicts.
-
-    Raises:
-      StructureError: A component is a dataset itself.
     """
     leaves, structure = jax.tree.flatten(value)
     for leaf in leaves:

@@ -62,12 +62,7 @@ class DistributedDataset:
         self._epochs = itertools.count()
 
     def __iter__(self) -> DistributedIterator:
-        """Starts an epoch.
-
-        Raises:
-          IteratorContextError: The strategy is a `ParameterServerStrategy`, and the
-            calling thread is no worker's.
-        """
+        """Starts an epoch."""
         if not self.strategy.reads_here:
             raise IteratorContextError(
                 f"The datasets of a {type(self.strategy).__name__} are read by its workers, and "
@@ -112,11 +107,7 @@ class DistributedDataset:
     if not TYPE_CHECKING:  # else type checkers accept every name
 
         def __getattr__(self, name: str) -> Any:
-            """Tells of the verbs of `dl.data.Dataset` when they are called.
-
-            Raises:
-              AttributeError: There is no such attribute here.
-            """
+            """Tells of the verbs of `dl.data.Dataset` when they are called."""
             if (
                 not name.startswith("_")
                 and hasattr(Dataset, name)
@@ -146,11 +137,7 @@ class DistributedDataset:
         return self._distribution.element_spec
 
     def __len__(self) -> int:
-        """Returns the number of steps in an epoch.
-
-        Raises:
-          CardinalityError: The number is unknown or infinite.
-        """
+        """Returns the number of steps in an epoch."""
         return len(self.steps)
 
     def __bool__(self) -> bool:

@@ -104,18 +104,7 @@ def steps_from_function(
     *,
     fills: bool | None = None,
 ) -> tuple[Steps, str]:
-    """Returns the steps of the dataset of per-replica batches that a function makes, and its name.
-
-    Args:
-      name: The parameter that received the function.
-      function: Returns the dataset of this worker.
-      strategy: The strategy whose replicas take the batches.
-      fills: Whether a last step in which some replicas have no batch is returned. None does as
-        TensorFlow, see `PerReplicaBatches`. With several processes it always is.
-
-    Raises:
-      ArgumentTypeError: It is not a function, or does not return a dataset.
-    """
+    """Returns the steps of the dataset of per-replica batches that a function makes, and its name."""
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
     processes = _processes_of(context)
 
@@ -151,16 +140,6 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
     Otherwise the batches are first cut into per-replica batches, which the
     replicas take in turn: as in TensorFlow, a partial batch then fills the first
     replicas.
-
-    Args:
-      dataset: The global batches.
-      context: The worker's part of the input.
-      replicas: The number of the worker's replicas.
-      may_read: Whether an element may be read to learn the specs.
-
-    Raises:
-      NotBatchedError: The elements have no batch dimension.
-      InvalidArgumentError: The shard policy does not fit the dataset.
     """
     policy = effective_policy(dataset)
     workers, worker = context.num_input_pipelines, context.input_pipeline_id
@@ -183,15 +162,7 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
 def replica_steps(
     datasets: list[Any], replicas: int, *, fills: bool | None = None
 ) -> PerReplicaBatches:
-    """Returns the steps of datasets of per-replica batches.
-
-    Args:
-      datasets: One dataset from which the replicas take batches in turn, or one
-        for each replica.
-      replicas: The number of replicas.
-      fills: Whether a last step in which some replicas have no batch is returned.
-        None does as TensorFlow, see `PerReplicaBatches`.
-    """
+    """Returns the steps of datasets of per-replica batches."""
     if fills is None and (
         replicas == 1 or not all(isinstance(dataset, Dataset) for dataset in datasets)
     ):
@@ -202,16 +173,7 @@ def replica_steps(
 def call_for_input(
     name: str, function: Callable[[InputContext], Any], context: InputContext
 ) -> Any:
-    """Calls a user's dataset function.
-
-    Args:
-      name: The parameter that received the function.
-      function: The function.
-      context: Its argument.
-
-    Raises:
-      ArgumentTypeError: It is not a function, or accepts something else.
-    """
+    """Calls a user's dataset function."""
     if not callable(function):
         raise ArgumentTypeError(
             f"{name} must be a function that accepts an InputContext and returns a dataset, got "
@@ -222,16 +184,7 @@ def call_for_input(
 
 
 def made_by(name: str, result: Any) -> Any:
-    """Returns the iterable that a user's dataset function made.
-
-    Args:
-      name: The parameter that received the function.
-      result: Its result: an iterable, or a function that returns one replica's next
-        element and ends the data with `StopIteration` or an `OutOfRangeError`.
-
-    Raises:
-      ArgumentTypeError: It is something else.
-    """
+    """Returns the iterable that a user's dataset function made."""
     if attribute(result, "__iter__") is not None:
         return result
     if callable(result):

@@ -70,13 +70,6 @@ class DistributedIterator(Resumable):
         """Returns the next element, with a `PerReplica` at each leaf.
 
         With one replica the leaves are plain arrays, on its device.
-
-        Raises:
-          StopIteration: The data is exhausted.
-          IteratorContextError: The call is inside a function that `run` executes, or that JAX
-            traces.
-          NotBatchedError: The element has no batch dimension.
-          ValueShapeError: Its components have different batch dimensions.
         """
         return self._noted(fill=self._distribution.steps.fills)
 

@@ -47,10 +47,6 @@ class InputIterator:
 
         Without `initialize` it starts at the first one, as in TensorFlow's eager
         mode.
-
-        Raises:
-          OutOfRangeError: The data is exhausted.
-          IteratorContextError: The call is inside a function that `run` executes.
         """
         return self._started().get_next()
 

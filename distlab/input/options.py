@@ -67,24 +67,14 @@ class InputOptions(msgspec.Struct, frozen=True):
     experimental_per_replica_buffer_size: int = 1
 
     def __post_init__(self) -> None:
-        """Checks the types, and puts the default in place of None, so that equal options are equal.
-
-        Raises:
-          ArgumentTypeError: A field has another type.
-          ArgumentValueError: The buffer size is not a count.
-        """
+        """Checks the types, and puts the default in place of None, so that equal options are equal."""
         _check_types(self)
         if self.experimental_fetch_to_device is None:
             msgspec.structs.force_setattr(self, "experimental_fetch_to_device", True)
 
 
 def checked_options(options: InputOptions | None) -> InputOptions:
-    """Returns the options; the default ones for None.
-
-    Raises:
-      ArgumentTypeError: The options are not `InputOptions`.
-      ArgumentValueError: Options contradict each other.
-    """
+    """Returns the options; the default ones for None."""
     if options is None:
         return InputOptions()
     if not isinstance(options, InputOptions):

@@ -29,12 +29,7 @@ class PerReplicaSpec:
 
 
 def per_replica_spec(spec: Any, replicas: int) -> Any:
-    """Returns the nest of specs of per-replica elements.
-
-    Args:
-      spec: The nest of specs of one replica's part.
-      replicas: The number of replicas; a single one has plain specs.
-    """
+    """Returns the nest of specs of per-replica elements."""
     if replicas == 1:
         return spec
     return map_nest(lambda leaf: PerReplicaSpec((leaf,) * replicas), spec)
@@ -45,10 +40,6 @@ def divided_spec(spec: Any, replicas: int) -> Any:
 
     The first dimension is known where the global batch's is known and is a
     multiple of `replicas`; otherwise the parts have different sizes.
-
-    Args:
-      spec: The nest of specs of the global batches.
-      replicas: The number of replicas over which they are divided.
     """
     return map_nest(lambda leaf: _divided(leaf, replicas), spec)
 

@@ -17,14 +17,7 @@ def when_imported(
     prepare: Callable[[], None],
     explain: Callable[[ImportError], None] = lambda _: None,
 ) -> None:
-    """Prepares a module: now if it has been imported, else when it is.
-
-    Args:
-      name: The module's name.
-      has: A name in it, which it lacks while it is being imported.
-      prepare: Prepares it.
-      explain: Is told of an error while the module is imported, which is raised afterwards.
-    """
+    """Prepares a module: now if it has been imported, else when it is."""
     if hasattr(sys.modules.get(name), has):
         prepare()
     elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):

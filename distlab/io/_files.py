@@ -26,11 +26,7 @@ COMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def path_of(name: Any) -> str:
-    """Returns a file name of type text, bytes, path, or NumPy string as text; `~` is the home.
-
-    Raises:
-      InvalidArgumentError: `name` has another type.
-    """
+    """Returns a file name of type text, bytes, path, or NumPy string as text; `~` is the home."""
     try:
         return at_home(
             os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
@@ -67,11 +63,7 @@ def read_file(filename: Any) -> bytes:
 
 
 def checked_compression(compression: Any) -> str:
-    """Returns the name of a compression, empty for none.
-
-    Raises:
-      InvalidArgumentError: `compression` is another name.
-    """
+    """Returns the name of a compression, empty for none."""
     if compression is None:
         return ""
     if not isinstance(compression, str) or compression not in _COMPRESSIONS:
@@ -86,9 +78,6 @@ def open_file(path: str, compression: str) -> BinaryIO:
     """Opens a file for reading what was compressed into it.
 
     Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
-
-    Raises:
-      NotFoundError: There is no such file, or it is a folder.
     """
     if compression == "GZIP":
         with _told(path):
@@ -99,11 +88,7 @@ def open_file(path: str, compression: str) -> BinaryIO:
 
 
 def opened(path: str) -> BinaryIO:
-    """Opens a file for reading.
-
-    Raises:
-      NotFoundError: There is no such file, or it is a folder.
-    """
+    """Opens a file for reading."""
     with _told(path):
         return Path(path).open("rb")
 

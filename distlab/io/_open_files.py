@@ -38,16 +38,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def claim(path: str, writer: Any) -> None:
-    """Notes that a writer has a file open, and creates the file if it isn't there.
-
-    Args:
-      path: The file. What is no file, such as a pipe, any number of writers may share.
-      writer: The writer.
-
-    Raises:
-      ContextError: Another writer has it open.
-      OSError: The file can't be written.
-    """
+    """Notes that a writer has a file open, and creates the file if it isn't there."""
     with _open.lock:
         key = _key(path)
         if key in _open.writers:

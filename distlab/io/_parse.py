@@ -153,14 +153,7 @@ class _Key(NamedTuple):
     names: Any
 
     def rows(self, missing: Sequence[Any] | None) -> list[Any]:
-        """Returns the values of each example.
-
-        Args:
-          missing: The values of examples that have none; None makes that an error.
-
-        Raises:
-          InvalidArgumentError: An example has no values, or values of another type.
-        """
+        """Returns the values of each example."""
         name, kind = self.name, self.kind
         found = []
         for number, example in enumerate(self.examples):

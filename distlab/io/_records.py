@@ -21,11 +21,7 @@ _MOST_AT_ONCE: Final = 1 << 24
 
 
 def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the records, and verifies the checksums of their lengths and data.
-
-    Raises:
-      DataLossError: The file is not a TFRecord file, is damaged, or is cut off.
-    """
+    """Yields the records, and verifies the checksums of their lengths and data."""
     place = _Place(path, 0, 0)
     try:
         while head := file.read(_HEAD.size):

@@ -158,11 +158,7 @@ class TFRecordWriter(Uncopied):
                 _open_files.release(self)
 
     def __enter__(self) -> TFRecordWriter:
-        """Returns itself.
-
-        Raises:
-          ContextError: The writer was closed.
-        """
+        """Returns itself."""
         self._open()
         return self
 

@@ -30,21 +30,6 @@ class ClusterProcesses:
         write: Write,
         ended: Callable[[WorkerProcess], None],
     ) -> None:
-        """Starts the processes.
-
-        Args:
-          command: The program of the workers.
-          workers: Their number.
-          devices: The number of CPU devices of each; None for the strategy's default.
-          generation: How often the cluster was restarted.
-          warden: Ends the processes when this one is gone.
-          write: Receives the lines of output.
-          ended: Is called, by a thread, with each worker that has ended, and with the
-            coordinator when it ends before them.
-
-        Raises:
-          OSError: They can't be started; none of them is left.
-        """
         self.running: list[WorkerProcess] = []
         self._ended = ended
         self._ports = Ports(workers + 1)

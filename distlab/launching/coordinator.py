@@ -21,18 +21,7 @@ def start(
     write: Write,
     ended: Callable[[WorkerProcess], None],
 ) -> WorkerProcess:
-    """Starts the process of the coordination service, which serves until it is killed.
-
-    Args:
-      address: Where it listens.
-      workers: The number of workers.
-      warden: Ends it when this process is gone.
-      write: Receives what it prints, which are errors.
-      ended: Is called when it has ended.
-
-    Raises:
-      OSError: It can't be started.
-    """
+    """Starts the process of the coordination service, which serves until it is killed."""
     return WorkerProcess(
         "coordinator",
         # Without its own folder in the path, whose modules could hide others.

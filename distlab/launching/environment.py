@@ -35,22 +35,7 @@ def for_worker(
     generation: int = 0,
     collector: str | None = None,
 ) -> dict[str, str]:
-    """Returns the environment of one worker of a cluster.
-
-    Args:
-      index: The worker's number.
-      addresses: The addresses of all workers.
-      inherited: The variables that the worker has besides.
-      coordinator: The address of the coordination service, None where the first worker hosts it.
-      devices: The number of CPU devices of each worker, None for the strategy's default.
-      generation: How often the cluster was restarted.
-      collector: Host, port and key of a process that writes the run files of all workers.
-
-    Example:
-      >>> from distlab.launching.environment import for_worker
-      >>> for_worker(1, ["a:1", "b:1"], inherited={})["TF_CONFIG"]
-      '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-    """
+    """Returns the environment of one worker of a cluster."""
     config = {
         "cluster": {"worker": list(addresses)},
         "task": {"type": "worker", "index": index},

@@ -20,19 +20,7 @@ _VERBS: Final = {
 
 
 def described(code: int) -> str:
-    """Returns what an exit code says, as the end of a sentence about the process.
-
-    Args:
-      code: The code as `subprocess` has it: the negative number of a signal, or what the process
-        passed to `exit`.
-
-    Example:
-      >>> from distlab.launching.exit_codes import described
-      >>> described(3)
-      'failed with exit code 3'
-      >>> described(-9)
-      'was killed (SIGKILL, -9: by somebody, or by the kernel when memory ran out)'
-    """
+    """Returns what an exit code says, as the end of a sentence about the process."""
     if code == 0:
         return "ended"
     if code > 0:
@@ -46,16 +34,7 @@ def described(code: int) -> str:
 
 
 def in_short(code: int) -> str:
-    """Returns what an exit code says in a few words, for a table.
-
-    Args:
-      code: The code, as for `described`.
-
-    Example:
-      >>> from distlab.launching.exit_codes import in_short
-      >>> in_short(3), in_short(-9)
-      ('process ended with exit code 3', 'process ended by SIGKILL')
-    """
+    """Returns what an exit code says in a few words, for a table."""
     if code >= 0:
         return f"process ended with exit code {code}"
     try:

@@ -44,18 +44,6 @@ def run(job: Job, write: Write, say: Callable[[str], None]) -> int:
     """Runs a job to its end. SIGINT, SIGTERM and SIGHUP are passed on to its processes.
 
     Call it in the main thread: no other may handle signals.
-
-    Args:
-      job: What is to be run.
-      write: Receives the lines of output of the processes.
-      say: Receives what the launcher itself has to say.
-
-    Returns:
-      The exit code for a shell: 0, that of the worker which failed first, or 128 and the number
-      of the signal that ended the job.
-
-    Raises:
-      OSError: The processes can't be started.
     """
     warden = Warden()
     code = 0

@@ -25,11 +25,6 @@ class Ports:
     """
 
     def __init__(self, count: int) -> None:
-        """Binds so many free ports.
-
-        Raises:
-          OSError: No port is free.
-        """
         self._sockets: list[socket.socket] = []
         try:
             for _ in range(count):

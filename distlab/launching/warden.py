@@ -16,11 +16,6 @@ class Warden:
     """Kills process groups when this process ends in any way, SIGKILL included."""
 
     def __init__(self) -> None:
-        """Starts the warden's process.
-
-        Raises:
-          OSError: It can't be started.
-        """
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SCRIPT), str(os.getpid())],
             stdin=subprocess.PIPE,

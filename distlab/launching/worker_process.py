@@ -39,19 +39,6 @@ class WorkerProcess:
         write: Write,
         ended: Callable[[WorkerProcess], None],
     ) -> None:
-        """Starts the process.
-
-        Args:
-          name: Its name in messages.
-          command: The program and its arguments.
-          environment: All of its environment.
-          warden: Ends the process when this one is gone.
-          write: Is called with each line of output, by threads.
-          ended: Is called once, by a thread, when the process and its output have ended.
-
-        Raises:
-          OSError: The program can't be started.
-        """
         self.name = name
         self.code: int | None = None
         self._write = write

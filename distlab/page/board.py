@@ -58,7 +58,6 @@ class Board:
     """
 
     def __init__(self) -> None:
-        """Makes an empty place for each chart."""
         self._tables = {
             name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
             for name, columns in TABLES.items()
@@ -97,13 +96,7 @@ class Board:
         return View.read(next(iter(self.view.data.get("json", [])), None))
 
     def update(self, folds: Folds, view: View, *, everything: bool = False) -> None:
-        """Shows what changed since the last update.
-
-        Args:
-          folds: The run at the moment that is shown.
-          view: The reader's choices.
-          everything: Whether to update all pages, or only the open one.
-        """
+        """Shows what changed since the last update."""
         if folds is not self._folds:
             self._folds = folds
             self._shown.clear()
@@ -153,12 +146,7 @@ class Board:
         return frozen(document)
 
     def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
-        """Shows two runs side by side, when one of them changed.
-
-        Args:
-          runs: Both runs.
-          names: Their names.
-        """
+        """Shows two runs side by side, when one of them changed."""
         versions = [tuple(run.version(name) for name in run.names) for run in runs]
         if self._is_new("two_runs", versions):
             columns = compare(*runs, names)
@@ -174,24 +162,14 @@ class Board:
             self.facts.data = {"json": [text]}
 
     def set_workers(self, folds: Folds, living: AbstractSet[int] | None) -> None:
-        """Fills the tables of processes.
-
-        Args:
-          folds: The run at the moment that is shown.
-          living: The processes that still record; None where it is not known.
-        """
+        """Fills the tables of processes."""
         shown = folds.columns("workers")
         self.set_rows("workers", workers.worker_rows(shown, living))
         sent = folds.columns("programs"), folds.columns("reductions")
         self.set_rows("links", workers.link_rows(shown, *sent, folds.columns("steps")["steps"]))
 
     def set_rows(self, table: str, rows: Mapping[str, list[str]]) -> None:
-        """Fills a table, when its texts changed.
-
-        Args:
-          table: One of `TABLES`.
-          rows: Texts by column.
-        """
+        """Fills a table, when its texts changed."""
         if rows != self._rows.get(table):
             self._rows[table] = dict(rows)
             self._tables[table].data = dict(rows)

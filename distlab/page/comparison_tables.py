@@ -33,11 +33,7 @@ _WRITERS: Final[Mapping[Unit, Callable[[float], str]]] = {
 
 
 def setting_rows(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the table of configurations as text, those that differ first.
-
-    Args:
-      columns: Two runs.
-    """
+    """Returns the table of configurations as text, those that differ first."""
     rows = sorted(
         zip(columns["setting"], columns["setting_a"], columns["setting_b"], strict=True),
         key=lambda row: row[1] == row[2],
@@ -51,11 +47,7 @@ def setting_rows(columns: ComparisonColumns) -> dict[str, list[str]]:
 
 
 def number_rows(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the table of numbers as text.
-
-    Args:
-      columns: Two runs.
-    """
+    """Returns the table of numbers as text."""
     pairs = list(zip(columns["unit"], columns["a"], columns["b"], strict=True))
     return {
         "what": list(columns["what"]),

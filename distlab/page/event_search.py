@@ -53,13 +53,6 @@ class EventSearch:
     """
 
     def __init__(self, source: Source, zero_ns: int, query: Query) -> None:
-        """Starts the search.
-
-        Args:
-          source: The run's events.
-          zero_ns: Start of the run by its own clock.
-          query: Which events to find.
-        """
         self.query = query
         self.searched = 0
         self.done = False
@@ -106,15 +99,7 @@ class EventSearch:
 
 
 def backwards(source: Source, before: int) -> Iterator[tuple[int, Event | Unknown]]:
-    """Yields events from the newest to the oldest, up to those that a ring has dropped.
-
-    Args:
-      source: The run's events.
-      before: Only events with lower sequence numbers.
-
-    Yields:
-      Sequence numbers and events.
-    """
+    """Yields events from the newest to the oldest, up to those that a ring has dropped."""
     end = before
     while end > 0:
         start = max(0, end - _PAGE)

@@ -44,12 +44,6 @@ class Feed:
     """
 
     def __init__(self, source: Source, period_s: float = 0.25) -> None:
-        """Prepares to read; no thread runs yet.
-
-        Args:
-          source: The events.
-          period_s: Seconds between two reads of a live run.
-        """
         self.source = source
         self.folds = Folds()
         self.caught_up = False
@@ -109,12 +103,7 @@ class Feed:
                 atexit.register(self._stop.set)
 
     def remove(self, viewer: Viewer, *, wait: bool = False) -> None:
-        """Forgets a viewer; the last one ends the thread.
-
-        Args:
-          viewer: The viewer; unknown ones are ignored.
-          wait: Whether to return only when the thread has ended, or after a few seconds.
-        """
+        """Forgets a viewer; the last one ends the thread."""
         ended = None
         with self._viewing:
             if viewer in self._viewers:

@@ -40,13 +40,7 @@ def loop_rows() -> list[LoopRow]:
 
 
 def press(number: object, verb: object) -> None:
-    """Applies a button to a loop of this process; does nothing when the loop has ended.
-
-    Args:
-      number: Number of the loop, as a page sent it.
-      verb: `"pause"`, `"step"`, `"resume"` or `"stop"`; anything else is ignored, since
-        pages are not trusted.
-    """
+    """Applies a button to a loop of this process; does nothing when the loop has ended."""
     act = _VERBS.get(verb) if isinstance(verb, str) else None
     loop = next((loop for loop in loops() if loop.number == number), None)
     if act is not None and loop is not None:

@@ -28,7 +28,6 @@ class NarrowPlacements:
     """
 
     def __init__(self) -> None:
-        """Makes an empty table."""
         self._table = PlacementTable(height=260)
         self.root, self.source = self._table.root, self._table.source
         self.root.right = []

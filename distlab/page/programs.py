@@ -21,11 +21,7 @@ _MOST_TEXT = 2_000
 
 
 def program_rows(programs: ProgramColumns) -> Rows:
-    """Returns the table's texts by column; columns that end in `_full` are tooltips.
-
-    Args:
-      programs: The compiled programs.
-    """
+    """Returns the table's texts by column; columns that end in `_full` are tooltips."""
     arguments = [plain("; ".join(one), _MOST_TEXT) for one in programs["arguments"]]
     return {
         "function": [plain(name) for name in programs["function"]],

@@ -36,13 +36,7 @@ html[data-static] .share, html[data-static] .tabs a[data-page=events] { display:
 
 
 def write(source: Source, name: str, path: Path) -> None:
-    """Writes the page of a run.
-
-    Args:
-      source: The run's events.
-      name: The name of a run that has not reported one.
-      path: The file.
-    """
+    """Writes the page of a run."""
     folds = Folds()
     while folds.read(source):
         pass

@@ -49,13 +49,7 @@ class RunSummary(TypedDict):
 
 
 def unreadable(key: str, fault: str, size: int) -> RunSummary:
-    """Returns the summary of a run that can't be read.
-
-    Args:
-      key: Its path in the folder.
-      fault: Why it can't be read.
-      size: Bytes of its files.
-    """
+    """Returns the summary of a run that can't be read."""
     return {
         "key": key,
         "name": key,
@@ -73,11 +67,7 @@ def unreadable(key: str, fault: str, size: int) -> RunSummary:
 
 
 def run_rows(summaries: Iterable[RunSummary]) -> dict[str, list[str]]:
-    """Returns the table's texts by column.
-
-    Args:
-      summaries: The runs, in the order of their rows.
-    """
+    """Returns the table's texts by column."""
     rows = [_row(summary) for summary in summaries]
     return {name: [row[name] for row in rows] for name in NAMES}
 

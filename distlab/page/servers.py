@@ -25,11 +25,7 @@ _MOST_REASON: Final = 60
 
 
 def closure_rows(columns: CoordinationColumns) -> Rows:
-    """Returns a row for each worker of a coordinator.
-
-    Args:
-      columns: The coordinator.
-    """
+    """Returns a row for each worker of a coordinator."""
     places = range(min(len(columns["worker"]), _MOST_ROWS))
     return {
         "worker": columns["worker"][:_MOST_ROWS],
@@ -49,11 +45,7 @@ def closure_rows(columns: CoordinationColumns) -> Rows:
 
 
 def link_rows(columns: CoordinationColumns) -> Rows:
-    """Returns a row for each worker and parameter server that exchanged anything.
-
-    Args:
-      columns: The coordinator.
-    """
+    """Returns a row for each worker and parameter server that exchanged anything."""
     return {
         "worker": [f"worker {n}" for n in columns["link_worker"][:_MOST_ROWS]],
         "server": [f"server {n}" for n in columns["link_server"][:_MOST_ROWS]],

@@ -24,12 +24,7 @@ _MOST_LINKS: Final = 200
 
 
 def worker_rows(workers: WorkerColumns, living: AbstractSet[int] | None) -> Rows:
-    """Returns a row for each process; columns that end in `_full` are tooltips.
-
-    Args:
-      workers: The processes.
-      living: Those that still record; None where it is not known.
-    """
+    """Returns a row for each process; columns that end in `_full` are tooltips."""
     places = range(len(workers["name"]))
     return {
         "worker": workers["name"],
@@ -107,12 +102,6 @@ def link_rows(
 
     XLA does not report a route. These are those of the ring that moves the fewest bytes:
     each device sends to the next one, and the last one of a process to another process.
-
-    Args:
-      workers: The processes.
-      programs: The compiled programs.
-      reductions: The kinds of reductions.
-      steps: Number of steps of the run.
     """
     owners = [place for place, names in enumerate(workers["devices"]) for _ in names]
     sums: dict[tuple[int, int], float] = {}

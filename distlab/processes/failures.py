@@ -40,9 +40,6 @@ def publish(message: str) -> None:
     """Tells the other processes that this one has failed. Does nothing where there are none.
 
     Their steps that wait for this process end with a `WorkerError` that has the message.
-
-    Args:
-      message: What happened.
     """
     own = group.current()
     if own is not None:
@@ -50,14 +47,7 @@ def publish(message: str) -> None:
 
 
 def tell(own: ProcessGroup, folder: str, index: int, message: str) -> None:
-    """Notes something about a process for all; what was noted first stays.
-
-    Args:
-      own: The processes.
-      folder: `FAILED`, `LEFT` or `RAISED`.
-      index: The number of the process.
-      message: What happened to it.
-    """
+    """Notes something about a process for all; what was noted first stays."""
     with suppress(ClusterError):  # another process told it, or nobody is there to be told
         own.kv.set(f"{folder}/{index}", message[:_MOST_TEXT])
 
@@ -66,12 +56,6 @@ def explain(error: Exception) -> None:
     """Raises the error of a lost process in the place of one that a collective raised.
 
     Does nothing for any other error.
-
-    Args:
-      error: What was raised.
-
-    Raises:
-      WorkerError: Another process is lost.
     """
     own = group.current()
     if own is not None and _of_collective(error):

@@ -28,15 +28,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def raise_fault(fault: Fault, worker: Worker) -> None:
-    """Raises another worker's error.
-
-    Args:
-      fault: The error.
-      worker: The worker that met it.
-
-    Raises:
-      DistlabError: Always: of the same class where that is one of distlab's, else a `WorkerError`.
-    """
+    """Raises another worker's error."""
     kind = getattr(errors, fault.kind, None)
     if isinstance(kind, type) and issubclass(kind, DistlabError) and kind is not WorkerError:
         raise kind(f"{worker} has met an error: {fault.message}")

@@ -47,12 +47,6 @@ def shut(addresses: set[Address]) -> int:
 
     They stay open until `close`. Listening sockets are left alone: without them Gloo would end the
     process.
-
-    Args:
-      addresses: Where the processes listen for Gloo's connections.
-
-    Returns:
-      The number of connections that were shut; none is shut twice.
     """
     global _shut_at
     count = 0

@@ -129,30 +129,18 @@ class ProcessGroup:
         return self._failure
 
     def fail(self, error: WorkerError) -> None:
-        """Notes that a process is lost: waits, and steps to come, raise the first such error.
-
-        Args:
-          error: The error, which names the process.
-        """
+        """Notes that a process is lost: waits, and steps to come, raise the first such error."""
         if self._failure is None:
             self._failure = error
             dispatch_order.refuse(error)
 
     def check(self) -> None:
-        """Raises what `fail` was told.
-
-        Raises:
-          WorkerError: A process is lost.
-        """
+        """Raises what `fail` was told."""
         if self._failure is not None:
             raise copy.copy(self._failure)
 
     def has_left(self, worker: Worker) -> bool:
-        """Returns whether a process has ended its program, or has left.
-
-        Args:
-          worker: The process.
-        """
+        """Returns whether a process has ended its program, or has left."""
         return self.kv.find(f"{LEFT}/{worker.index}") is not None
 
     def lost(self, worker: Worker, message: str) -> WorkerError:
@@ -160,10 +148,6 @@ class ProcessGroup:
 
         An error in a thread of its own does not end a process, but may be why it does not come:
         the message tells of it.
-
-        Args:
-          worker: The process.
-          message: What is known of it.
         """
         raised = self.kv.find(f"{RAISED}/{worker.index}")
         return WorkerError(worker.name, worker.host, f"{message} {raised}" if raised else message)
@@ -172,9 +156,6 @@ class ProcessGroup:
         """Returns how often it was called for a name before.
 
         All processes that call it for the name in the same order have the same numbers.
-
-        Args:
-          name: The name of what is numbered.
         """
         with self._lock:
             number = self._calls[name]
@@ -182,17 +163,7 @@ class ProcessGroup:
         return number
 
     def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
-        """Returns the texts that all processes pass, in process order.
-
-        Args:
-          name: The name of what is exchanged. All processes exchange texts of a name in the
-            same order.
-          text: The text of this process.
-          timeout: The seconds to wait for the others; None for the group's `timeout`.
-
-        Raises:
-          WorkerError: A process did not pass its text in time, or is lost.
-        """
+        """Returns the texts that all processes pass, in process order."""
         number = self.tell(name, text)
         place = f"exchange/{name}/{number}/"
         until = self._until(timeout)
@@ -207,15 +178,7 @@ class ProcessGroup:
         return texts
 
     def tell(self, name: str, text: str) -> int:
-        """Takes part in an exchange without waiting for the texts of the others.
-
-        Args:
-          name: The name of what is exchanged.
-          text: The text of this process.
-
-        Returns:
-          The number of the exchange.
-        """
+        """Takes part in an exchange without waiting for the texts of the others."""
         number = self.next_number(name)
         self.kv.set(f"exchange/{name}/{number}/{self.index}", text)
         return number
@@ -224,14 +187,6 @@ class ProcessGroup:
         """Returns the text that the chief passes; what the others pass is ignored.
 
         The chief does not wait for the others.
-
-        Args:
-          name: The name of what is passed on, which `exchange` must not use.
-          text: The chief's text.
-          timeout: The seconds to wait for the chief; None for the group's `timeout`.
-
-        Raises:
-          WorkerError: The chief did not pass its text in time, or is lost.
         """
         number = self.next_number(name)
         key = f"chief/{name}/{number}"
@@ -241,15 +196,7 @@ class ProcessGroup:
         return self._awaited(key, self.workers[0], f"{name} {number}", self._until(timeout))
 
     def barrier(self, name: str, timeout: float | None = None) -> None:
-        """Waits until all processes have called it.
-
-        Args:
-          name: The name of the barrier.
-          timeout: The seconds to wait for the others; None for the group's `timeout`.
-
-        Raises:
-          WorkerError: A process did not come in time, or is lost.
-        """
+        """Waits until all processes have called it."""
         self.exchange(f"barrier {name}", "", timeout)
 
     def _until(self, timeout: float | None) -> float | None:
@@ -281,19 +228,11 @@ def current() -> ProcessGroup | None:
 
 
 def across(mesh: ReplicaMesh) -> ProcessGroup | None:
-    """Returns the processes whose devices a mesh has; None where all are this process's.
-
-    Args:
-      mesh: The mesh of a strategy's replicas.
-    """
+    """Returns the processes whose devices a mesh has; None where all are this process's."""
     return _current if len(mesh.local_replicas) < mesh.replicas else None
 
 
 def become(group: ProcessGroup | None) -> None:
-    """Makes these the processes that this one has joined. `joining` calls it.
-
-    Args:
-      group: The processes; None for this one alone.
-    """
+    """Makes these the processes that this one has joined. `joining` calls it."""
     global _current
     _current = group

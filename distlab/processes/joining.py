@@ -52,26 +52,7 @@ def join(
     timeout: float | None = None,
     start_seconds: float | None = None,
 ) -> ProcessGroup:
-    """Joins the processes of a cluster. Must come before JAX starts its devices.
-
-    Args:
-      addresses: The `host:port` of each process, the chief's first.
-      tasks: The task of each, such as `"worker:1"`, in the same order.
-      index: The number of this process.
-      cpu_devices: The number of devices that this process has if it has only CPUs.
-      timeout: The seconds after which a collective or another wait for a process that does not
-        come is an error; None waits for ever.
-      start_seconds: The seconds to wait until all processes have started; by default those of
-        `DISTLAB_START_SECONDS`, or 300.
-
-    Returns:
-      The processes. Called again for the same cluster, those that were joined.
-
-    Raises:
-      BackendStartedError: JAX has started its devices.
-      ClusterError: A process did not come, or does not fit; or this process has joined another
-        cluster.
-    """
+    """Joins the processes of a cluster. Must come before JAX starts its devices."""
     names = list(tasks)
     joined = group.current()
     if joined is not None:
@@ -134,9 +115,6 @@ def leave(seconds: float = _END_SECONDS) -> None:
 
     Arrays that lie on this process's devices alone stay readable. `join` may follow, with
     `DISTLAB_GENERATION` one higher.
-
-    Args:
-      seconds: How long the chief waits for the others to leave.
     """
     left = group.current()
     if left is None:
@@ -298,11 +276,7 @@ def _require_equal_numbers(joined: ProcessGroup) -> None:
 
 
 def start_limit() -> float:
-    """Returns how many seconds to wait until other processes have started.
-
-    Raises:
-      ClusterError: `DISTLAB_START_SECONDS` is not a positive number.
-    """
+    """Returns how many seconds to wait until other processes have started."""
     text = os.environ.get("DISTLAB_START_SECONDS", "")
     try:
         seconds = float(text) if text else START_SECONDS

@@ -26,16 +26,7 @@ class KeyValues:
         self._client = jax_internals.coordination_client()
 
     def set(self, key: str, text: str, *, overwrite: bool = False) -> None:
-        """Stores a text.
-
-        Args:
-          key: The key.
-          text: The text.
-          overwrite: Whether the key may have a text already.
-
-        Raises:
-          ClusterError: The key has a text, or the coordination service is gone.
-        """
+        """Stores a text."""
         try:
             self._client.key_value_set(self._prefix + key, text, allow_overwrite=overwrite)
         except jax.errors.JaxRuntimeError as error:
@@ -45,15 +36,7 @@ class KeyValues:
             ) from error
 
     def get(self, key: str, timeout: float) -> str:
-        """Returns a text, and waits until it is there.
-
-        Args:
-          key: The key.
-          timeout: The seconds to wait.
-
-        Raises:
-          ClusterError: The time is over, and the key has no text.
-        """
+        """Returns a text, and waits until it is there."""
         text = self.awaited(key, timeout)
         if text is None:
             raise ClusterError(
@@ -63,12 +46,7 @@ class KeyValues:
         return text
 
     def awaited(self, key: str, timeout: float) -> str | None:
-        """Returns a text, and waits until it is there; None when the time is over.
-
-        Args:
-          key: The key.
-          timeout: The seconds to wait.
-        """
+        """Returns a text, and waits until it is there; None when the time is over."""
         try:
             text: str = self._client.blocking_key_value_get(
                 self._prefix + key, max(1, int(timeout * 1000))
@@ -83,11 +61,7 @@ class KeyValues:
         return text
 
     def find(self, key: str) -> str | None:
-        """Returns a text; None when there is none yet.
-
-        Args:
-          key: The key.
-        """
+        """Returns a text; None when there is none yet."""
         try:
             text: str = self._client.key_value_try_get(self._prefix + key)
         except jax.errors.JaxRuntimeError:
@@ -95,11 +69,7 @@ class KeyValues:
         return text
 
     def below(self, folder: str) -> dict[str, str]:
-        """Returns the texts whose keys begin with `folder/`, by the rest of their keys.
-
-        Args:
-          folder: The first part of the keys.
-        """
+        """Returns the texts whose keys begin with `folder/`, by the rest of their keys."""
         place = f"{self._prefix}{folder}/"
         try:
             found: list[tuple[str, str]] = self._client.key_value_dir_get(place)
@@ -108,10 +78,6 @@ class KeyValues:
         return {key.removeprefix(place): text for key, text in found}
 
     def delete(self, key: str) -> None:
-        """Forgets a text. A key without one is left as it is.
-
-        Args:
-          key: The key.
-        """
+        """Forgets a text. A key without one is left as it is."""
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._client.key_value_delete(self._prefix + key)

@@ -49,22 +49,7 @@ _MOST_BYTES: Final = 1 << 20
 def as_chief(
     address: str, hello: Hello, names: list[str], seconds: float
 ) -> tuple[list[Hello], list[Link], Service]:
-    """Waits for all other processes, and tells them where the coordination service will be.
-
-    Args:
-      address: The chief's `host:port`, at which it listens.
-      hello: What the chief says of itself.
-      names: The task of each process, in order.
-      seconds: How long to wait.
-
-    Returns:
-      What all processes say, the connections to the others, and the coordination service's
-      addresses: the chief's host with a port that was free.
-
-    Raises:
-      ClusterError: A process did not come, comes twice, or differs from the chief in what must be
-        the same; or the address is not this machine's.
-    """
+    """Waits for all other processes, and tells them where the coordination service will be."""
     until = time.monotonic() + seconds
     present: dict[int, tuple[Hello, Link]] = {}
 
@@ -108,20 +93,7 @@ def as_chief(
 
 
 def as_worker(address: str, hello: Hello, seconds: float) -> tuple[list[Hello], Link, str]:
-    """Goes to the chief, and waits until all others are there.
-
-    Args:
-      address: The chief's `host:port`.
-      hello: What this process says of itself.
-      seconds: How long to wait.
-
-    Returns:
-      What all processes say, the connection to the chief, and the address of the coordination
-      service.
-
-    Raises:
-      ClusterError: The chief did not come, or another process did not.
-    """
+    """Goes to the chief, and waits until all others are there."""
     until = time.monotonic() + seconds
     failure: object = "nobody listens there"
     awaited = f"the chief to listen at {address}"
@@ -197,12 +169,7 @@ def _arrivals(listener: socket.socket, until: float) -> Iterator[tuple[Hello, Li
 def _require_fit(
     own: Hello, other: Hello, names: list[str], present: dict[int, tuple[Hello, Link]]
 ) -> None:
-    """Checks that a process may take part.
-
-    Raises:
-      ClusterError: It has no place in the cluster, its place is taken, or it differs from the
-        chief in what must be the same.
-    """
+    """Checks that a process may take part."""
     index, host = other["index"], other.get("host")
     if not 0 < index < len(names):
         raise ClusterError(
@@ -226,11 +193,7 @@ def _require_fit(
 
 
 def has_closed(link: Link) -> bool:
-    """Returns whether the process at the other end has closed the connection, or ended.
-
-    Args:
-      link: The connection.
-    """
+    """Returns whether the process at the other end has closed the connection, or ended."""
     try:
         waiting = select.poll()
         waiting.register(link, select.POLLIN)
@@ -265,11 +228,7 @@ def _send(link: Link, message: Hello) -> None:
 
 
 def _received(link: Link) -> Hello:
-    """Returns one message.
-
-    Raises:
-      ValueError: The other end closed the connection, or sends something else.
-    """
+    """Returns one message."""
     data = b""
     while not data.endswith(b"\n"):
         part = link.recv(1 << 16)

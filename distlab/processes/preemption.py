@@ -31,14 +31,7 @@ _sigterm_time: float | None = None
 
 
 def watch_for_sigterm() -> Callable[[], None]:
-    """Has SIGTERM noted, and not end the process.
-
-    Returns:
-      A function that undoes it; it does nothing in another thread.
-
-    Raises:
-      ContextError: This is not the main thread.
-    """
+    """Has SIGTERM noted, and not end the process."""
     try:
         before = signal.signal(signal.SIGTERM, _note)
     except ValueError as error:
@@ -55,11 +48,7 @@ def watch_for_sigterm() -> Callable[[], None]:
 
 
 def sigterm_since(moment: float) -> bool:
-    """Returns whether SIGTERM came after a moment.
-
-    Args:
-      moment: A time of `time.monotonic`.
-    """
+    """Returns whether SIGTERM came after a moment."""
     return _sigterm_time is not None and _sigterm_time >= moment
 
 
@@ -69,12 +58,7 @@ def _note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def end_thread(ended: threading.Event, thread: threading.Thread) -> None:
-    """Ends a thread that waits for an event; the end of the process must not find it in JAX.
-
-    Args:
-      ended: Tells the thread to end.
-      thread: The thread.
-    """
+    """Ends a thread that waits for an event; the end of the process must not find it in JAX."""
     ended.set()
     if thread is not threading.current_thread():
         thread.join(_END_SECONDS)
@@ -146,11 +130,7 @@ class StopAgreement:
         return self._noticed_at
 
     def begin(self) -> bool:
-        """Returns whether all processes stop here, between two steps; if not, a step begins.
-
-        Raises:
-          Exception: What `is_noticed` raised in the thread.
-        """
+        """Returns whether all processes stop here, between two steps; if not, a step begins."""
         if not self._has_thread:
             self._look()
         error, self._error = self._error, None
@@ -168,11 +148,7 @@ class StopAgreement:
             self._begun -= 1
 
     def go_on(self, seconds: float | None) -> None:
-        """Goes on after a stop, until the next one.
-
-        Args:
-          seconds: How long after its notice a process asks for the next stop; None for never.
-        """
+        """Goes on after a stop, until the next one."""
         with self._lock:
             self._stop = None
             self._round += 1

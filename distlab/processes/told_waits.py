@@ -13,11 +13,7 @@ _SILENT_SECONDS: Final = 10.0
 
 
 def tell(text: str) -> None:
-    """Prints a line on the standard error, if there is one that takes it.
-
-    Args:
-      text: The line, without who says it.
-    """
+    """Prints a line on the standard error, if there is one that takes it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):  # a full disk; it was closed
             print(f"distlab: {text}", file=sys.stderr, flush=True)
@@ -25,12 +21,7 @@ def tell(text: str) -> None:
 
 @contextlib.contextmanager
 def told(waits_for: Callable[[], str], limit: float) -> Iterator[None]:
-    """Says once, after 10 s of the body, what it waits for.
-
-    Args:
-      waits_for: Returns what is missing, such as `"worker:1 to start"`; called in another thread.
-      limit: The seconds that the whole wait takes at most.
-    """
+    """Says once, after 10 s of the body, what it waits for."""
 
     def say() -> None:
         tell(f"waits for {waits_for()}, {limit:g} s at most.")

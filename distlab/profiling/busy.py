@@ -72,9 +72,6 @@ class StrategyActivity:
         Where a step was dispatched to a device and is not finished, a CPU device may
         still be idle: the step waits for one of the threads that all devices
         share, and which the steps of a slow device occupy.
-
-        Args:
-          capture: The profile; None when it is outdated.
         """
         names = [selection.name(device) for device in self.devices]
         if capture is None or capture.devices != names or not capture.steps:
@@ -91,13 +88,7 @@ class StrategyActivity:
         return len(self._in_flight)
 
     def add(self, step: int, start_ns: int, result: jax.Array) -> None:
-        """Watches a step.
-
-        Args:
-          step: Number of the step.
-          start_ns: Monotonic time at which it was dispatched.
-          result: One of its outputs.
-        """
+        """Watches a step."""
         self._stepped = True
         self._in_flight.append(WatchedStep(step, start_ns, result, len(self.devices)))
         if self._dispatched_ns:
@@ -110,9 +101,6 @@ class StrategyActivity:
         A poll long before that learns nothing: until a step is done, its devices are busy.
         A step that was done at a poll before its expected end makes the usual duration
         shorter, so that the expectation follows the program.
-
-        Args:
-          now_ns: Monotonic time.
         """
         usual = max((typical or 0.0 for typical in self._typical_ns), default=0.0)
         if not usual:
@@ -128,16 +116,7 @@ class StrategyActivity:
         return round(now_ns + max(_LOOK_AFTER * left, least))
 
     def pass_gap(self, glances: Glances, now_ns: int) -> list[StepReady] | None:
-        """Takes over the steps that were dispatched between two windows.
-
-        Args:
-          glances: What was seen of them.
-          now_ns: Monotonic time just before the call.
-
-        Returns:
-          An event for each step that is done; None where some step is not known, and so how
-          busy the devices were.
-        """
+        """Takes over the steps that were dispatched between two windows."""
         self._stepped = True
         known = glances.whole and all(self._mean_ns)
         slowest = max(range(len(self._mean_ns)), key=self._mean_ns.__getitem__, default=0)
@@ -155,14 +134,7 @@ class StrategyActivity:
         return done if known else None
 
     def poll(self, now_ns: int) -> list[StepReady]:
-        """Polls the devices.
-
-        Args:
-          now_ns: Monotonic time just before the call.
-
-        Returns:
-          An event for each step that is now done.
-        """
+        """Polls the devices."""
         done = []
         while self._in_flight and self._in_flight[0].poll(now_ns):
             step = self._in_flight.popleft()
@@ -180,10 +152,6 @@ class StrategyActivity:
         """Returns how long each device was busy in a window, and forgets the window.
 
         Steps that are not done count as lasting until its end.
-
-        Args:
-          start_ns: Monotonic time at which the window begins.
-          end_ns: Monotonic time at which it ends.
         """
         busy = []
         for device, spans in enumerate(self._spans):
@@ -242,18 +210,7 @@ class StrategyActivity:
     def _note_span(
         self, device: int, seen: tuple[int, int, int], usual: float | None
     ) -> tuple[int, int]:
-        """Notes when a device was busy with a step.
-
-        Args:
-          device: Its place.
-          seen: When the step was called, when the device was last seen not done with it, and
-            when it was first seen done.
-          usual: How long a step usually takes. Where Python keeps its lock, ends are seen late,
-            and a profile tells better.
-
-        Returns:
-          When the device began and ended it.
-        """
+        """Notes when a device was busy with a step."""
         called, unready, ready = seen
         spans = self._spans[device]
         begin = max(called, spans[-1][1] if spans else 0)
@@ -281,13 +238,7 @@ def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
 
 
 def covered_ns(spans: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:
-    """Returns how many nanoseconds of a window are covered by at least one span.
-
-    Args:
-      spans: Begin and end of each, in the order of their begins.
-      start_ns: Begin of the window.
-      end_ns: End of the window.
-    """
+    """Returns how many nanoseconds of a window are covered by at least one span."""
     covered, reached = 0, start_ns
     for span_begin, span_end in spans:
         begin, end = max(span_begin, reached), min(span_end, end_ns)

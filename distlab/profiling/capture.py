@@ -60,22 +60,7 @@ class Capturer:
         most_bytes: int = MOST_BYTES,
         first_step: int = -1,
     ) -> Future[Capture]:
-        """Begins a capture of the next steps and returns at once.
-
-        Args:
-          steps: Number of steps.
-          seconds: The longest wait for them; the event covers the steps until then.
-          asked_by: `"user"` or `"recorder"`.
-          most_bytes: A larger profile is not read.
-          first_step: Number of the step to begin with; steps before it are left out.
-
-        Returns:
-          A future of the event.
-
-        Raises:
-          CaptureError: Another profile is being taken in this process. A user's capture
-            ends one of the recorder's, and waits for its end within a limit.
-        """
+        """Begins a capture of the next steps and returns at once."""
         limit = time.monotonic() + _PROBE_SECONDS
         while True:
             with self._lock:
@@ -102,11 +87,7 @@ class Capturer:
         return running.future  # `self.running` may be None by now: the capture may be done
 
     def finish(self, seconds: float) -> None:
-        """Ends a running capture early and waits for its event.
-
-        Args:
-          seconds: The longest wait.
-        """
+        """Ends a running capture early and waits for its event."""
         running = self.running
         if running is not None:
             running.enough.set()
@@ -152,14 +133,7 @@ class _Running:
         self._profile = Profile()
 
     def see(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """Notes that a step was dispatched. Never waits.
-
-        Args:
-          strategy: Number of its strategy; only the first strategy seen is captured.
-          step: Number of the step.
-          time_ns: Monotonic time at which it was called.
-          result: One output, over the replicas' devices.
-        """
+        """Notes that a step was dispatched. Never waits."""
         if self.enough.is_set() or self._strategy not in (-1, strategy) or step < self._first_step:
             return
         if self._strategy == -1:
@@ -173,11 +147,7 @@ class _Running:
             self.enough.set()
 
     def take(self) -> Capture:
-        """Waits for the steps, ends the profile and reads it.
-
-        Raises:
-          CaptureError: No step was run, or the profile can't be read.
-        """
+        """Waits for the steps, ends the profile and reads it."""
         try:
             ended = self.enough.wait(self._seconds)
             self.enough.set()

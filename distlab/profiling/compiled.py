@@ -64,15 +64,7 @@ class ProgramContents(NamedTuple):
 
 
 def read_program(compiled: Any) -> ProgramContents:
-    """Reads the collectives and costs of a compiled program.
-
-    Args:
-      compiled: A `jax.stages.Compiled`.
-
-    Returns:
-      Its collectives and costs, as far as XLA reports them. Never raises: a number that
-      can't be read counts as not reported.
-    """
+    """Reads the collectives and costs of a compiled program."""
     cost = _read(compiled, "cost_analysis") or {}
     if isinstance(cost, list | tuple):
         cost = cost[0] if cost else {}
@@ -90,15 +82,7 @@ def read_program(compiled: Any) -> ProgramContents:
 
 
 def read_programs(programs: Sequence[Any]) -> ProgramContents:
-    """Reads programs that make up one step, each executed once.
-
-    Args:
-      programs: A `jax.stages.Compiled` each; they may run on different devices.
-
-    Returns:
-      The collectives of all, and the costs of the device with the most work.
-      Memory is None: the programs share it.
-    """
+    """Reads programs that make up one step, each executed once."""
     read = [(read_program(program), _devices_of(program)) for program in programs]
     devices = {device for _, ids in read for device in ids}
 
@@ -121,11 +105,7 @@ def read_programs(programs: Sequence[Any]) -> ProgramContents:
 
 
 def collectives_of(text: str) -> list[Collective]:
-    """Returns the collectives in an optimised program.
-
-    Args:
-      text: The program as `jax.stages.Compiled.as_text()` returns it.
-    """
+    """Returns the collectives in an optimised program."""
     module = parse(text)
     return list(_walk(module, module.entry, 1))
 
@@ -220,11 +200,6 @@ def wire_bytes(kind: str, operand_bytes: int, group: int) -> int:
 
     For the first three kinds that is a ring, as NCCL's performance notes count it:
     https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
-
-    Args:
-      kind: The kind of collective.
-      operand_bytes: Bytes of its operands on one device.
-      group: Number of devices that work together.
     """
     others = max(group - 1, 0)
     match kind:

@@ -44,11 +44,7 @@ class Glance:
         self.donated = False
 
     def finish(self, now_ns: int) -> bool:
-        """Returns whether the step is done, and lets go of its result then.
-
-        Args:
-          now_ns: Monotonic time just before the call.
-        """
+        """Returns whether the step is done, and lets go of its result then."""
         if self.result is None:
             return True
         try:
@@ -84,16 +80,7 @@ class Glances:
         return [*self._done, *self._in_flight]
 
     def note(self, step: int, start_ns: int, result: jax.Array) -> None:
-        """Notes a step, and which of those before are done.
-
-        Args:
-          step: Number of the step.
-          start_ns: Monotonic time at which it was called.
-          result: One of its outputs.
-
-        Raises:
-          RuntimeError: The result is deleted.
-        """
+        """Notes a step, and which of those before are done."""
         if len(self._done) >= _MOST or not self._lock.acquire(blocking=False):
             self.whole = False  # another thread's step is being noted
             return
@@ -115,11 +102,6 @@ class Glances:
         """Keeps one step of the last milliseconds, which may be in flight when a window opens.
 
         For steps that are so short that noting each would cost too much.
-
-        Args:
-          step: Number of the step.
-          start_ns: Monotonic time at which it was called.
-          result: One of its outputs.
         """
         self.whole = False
         kept = self._in_flight

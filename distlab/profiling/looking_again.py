@@ -54,13 +54,7 @@ class LookingAgain:
         self._rate = self._highest = 0.0
 
     def taken(self, now_s: float, cost_s: float, capture: Capture | None) -> None:
-        """Notes a capture.
-
-        Args:
-          now_s: The time of its end.
-          cost_s: The processor time that it took.
-          capture: What it found; None where it failed.
-        """
+        """Notes a capture."""
         early = now_s < self._due_s
         self._early = self._early + 1 if early else 0
         rest = max(cost_s / _SHARE, _SHORTEST_SECONDS)
@@ -75,12 +69,7 @@ class LookingAgain:
         self._seen.clear()
 
     def is_due(self, now_s: float, step: int) -> bool:
-        """Returns whether to take a capture now; to be asked several times a second.
-
-        Args:
-          now_s: The time.
-          step: The number of the last step.
-        """
+        """Returns whether to take a capture now; to be asked several times a second."""
         moves = self._see(now_s, step)
         if now_s >= self._due_s:
             return True
@@ -104,11 +93,7 @@ class LookingAgain:
 
 
 def seems_slow(capture: Capture) -> int | None:
-    """Returns the replica with more work, or that computes longest while the others wait, if any.
-
-    Args:
-      capture: A profile of some steps.
-    """
+    """Returns the replica with more work, or that computes longest while the others wait, if any."""
     compute, waiting = np.array(capture.compute_ns), np.array(capture.waiting_ns)
     if len(compute) < 2:
         return None

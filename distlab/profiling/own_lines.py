@@ -48,23 +48,14 @@ class OwnLines:
         self._reported_ns = 0
 
     def note_call(self, now_ns: int) -> None:
-        """Notes which lines call `run`; their thread calls this.
-
-        Args:
-          now_ns: Monotonic time.
-        """
+        """Notes which lines call `run`; their thread calls this."""
         self._thread = threading.get_ident()
         self._reported_ns = self._reported_ns or now_ns
         if len(self._calls) < _MOST_STACKS:
             self._calls.add(" > ".join(_lines(_callers(sys._getframe(1)))))
 
     def look(self, now_ns: int, *, idle: bool) -> None:
-        """Looks where the thread is.
-
-        Args:
-          now_ns: Monotonic time.
-          idle: Whether no step is in flight.
-        """
+        """Looks where the thread is."""
         stack = own_stack(frames_of(self._thread)) if idle and self._thread else None
         half = (now_ns - self._seen_ns) // 2 if self._seen_ns else 0
         if (self._seen is None) != (stack is None):
@@ -75,12 +66,7 @@ class OwnLines:
         self._seen, self._seen_ns = stack, now_ns
 
     def report(self, now_ns: int, *, whole: bool = False) -> None:
-        """Emits what was seen, once a second.
-
-        Args:
-          now_ns: Monotonic time.
-          whole: Whether to emit it at once.
-        """
+        """Emits what was seen, once a second."""
         if not self._spent or not (whole or now_ns - self._reported_ns >= _REPORT_NS):
             return
         self._emit(
@@ -97,11 +83,7 @@ class OwnLines:
 
 
 def own_stack(frames: Sequence[FrameType]) -> str | None:
-    """Returns the lines of the program that a thread is at; None in distlab's calls.
-
-    Args:
-      frames: The thread's frames, the innermost first.
-    """
+    """Returns the lines of the program that a thread is at; None in distlab's calls."""
     compiles = False
     for depth, frame in enumerate(frames):
         part = part_of(frame)
@@ -124,11 +106,7 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _lines(frames: Iterable[FrameType]) -> list[str]:
-    """Returns the program's lines, outermost first; none of code that distlab calls for input.
-
-    Args:
-      frames: Frames, the innermost first.
-    """
+    """Returns the program's lines, outermost first; none of code that distlab calls for input."""
     lines: list[str] = []
     for frame in frames:
         code = frame.f_code

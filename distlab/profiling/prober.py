@@ -43,11 +43,7 @@ class AgreedSteps(Protocol):
     """The steps at which all processes of a run take their captures."""
 
     def next(self, now: int) -> int | None:
-        """Returns the step of the next capture, None while there is none to be taken.
-
-        Args:
-          now: The number of this process's last step.
-        """
+        """Returns the step of the next capture, None while there is none to be taken."""
 
 
 class Prober:
@@ -108,12 +104,7 @@ class Prober:
             rest, before = _POLL_SECONDS, self._last_step()
 
     def _rest_until_due(self, times: LookingAgain, *, early: bool) -> None:
-        """Waits until the next capture is due.
-
-        Args:
-          times: When it is.
-          early: Whether slower steps call for one early.
-        """
+        """Waits until the next capture is due."""
         while not self._thread.stopping:
             if times.is_due(time.monotonic(), self._last_step() if early else 0):
                 return

@@ -55,11 +55,7 @@ class Profile:
         self._stopping = threading.Lock()
 
     def stop(self) -> bytes:
-        """Ends the profile. A second call returns an empty profile.
-
-        Returns:
-          A serialised `XSpace`, as `jax.profiler.ProfileData` reads it.
-        """
+        """Ends the profile. A second call returns an empty profile."""
         with self._stopping:
             session, self._session = self._session, None
             if session is None:

@@ -72,20 +72,7 @@ class _Found(NamedTuple):
 def read_spans(
     profile: bytes, anchor_ns: int, operations: Operations | None = None
 ) -> dict[int, DeviceSpans]:
-    """Reads the activities of each device from a profile.
-
-    Args:
-      profile: A serialised `XSpace`.
-      anchor_ns: Monotonic time of the annotation `ANCHOR` in it.
-      operations: Receives the operations of CPU devices.
-
-    Returns:
-      Number of the device on this machine to its spans, in monotonic time. Idle
-      devices are missing.
-
-    Raises:
-      CaptureError: The profile is empty or can't be read, or has no anchor.
-    """
+    """Reads the activities of each device from a profile."""
     if not profile:
         raise CaptureError("The profiler returned an empty profile. Capture again.")
     jax_internals.keep_profile_types()
@@ -160,12 +147,6 @@ class _Thread:
     """
 
     def __init__(self, operations: Operations, *, between_processes: bool = False) -> None:
-        """Has no events yet.
-
-        Args:
-          operations: Receives the operations.
-          between_processes: Whether collectives connect several processes.
-        """
         operations.begin_thread()
         self._all_operations = operations
         self._between_processes = between_processes

@@ -82,14 +82,7 @@ class Operations:
         self._open.clear()
 
     def add(self, device: int, program: Program, name: str, span: tuple[float, float]) -> None:
-        """Adds an operation; those of a thread come in the order of their begins, outer ones first.
-
-        Args:
-          device: Number of the device on this machine.
-          program: The program that it belongs to.
-          name: The name of the operation in the program.
-          span: Begin and end in nanoseconds.
-        """
+        """Adds an operation; those of a thread come in the order of their begins, outer ones first."""
         begin, end = span
         number = self._numbers.setdefault((program, name), len(self._numbers))
         while self._open and self._open[-1][0] < end:
@@ -100,11 +93,7 @@ class Operations:
         self._rows.extend((device, number, begin, end - begin))
 
     def work(self, devices: Sequence[int]) -> StepWork:
-        """Returns the work of each device in a step of the functions that all of them run.
-
-        Args:
-          devices: Numbers of the devices.
-        """
+        """Returns the work of each device in a step of the functions that all of them run."""
         rows = np.frombuffer(self._rows).reshape(-1, 4)
         rows = rows[np.isin(rows[:, 0], devices)]
         if len(devices) < 2 or not len(rows):
@@ -183,10 +172,6 @@ def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:
     Operations that do not depend on each other come in any order, also relative to the one that
     tells the steps: those of one step may be missing in a device's whole steps, or too many. So a
     device that ran an operation as often as is usual, but for one step's runs, does so always.
-
-    Args:
-      ran: How often each device ran each operation in its whole steps, `(devices, operations)`.
-      steps: The number of its whole steps.
     """
     often = ran / steps[:, None]
     usual = np.sort(often, axis=0)[(len(steps) - 1) // 2]
@@ -204,13 +189,6 @@ class _Durations:
     """The durations of each operation's runs, in order."""
 
     def __init__(self, number: _Integers, duration: _Floats, count: int) -> None:
-        """Puts them in order.
-
-        Args:
-          number: The operation's number of each run.
-          duration: The duration of each run.
-          count: The number of operations.
-        """
         self._ordered = duration[np.lexsort((duration, number))]
         self._runs = np.bincount(number, minlength=count)
         self._begins = np.cumsum(self._runs) - self._runs

@@ -38,13 +38,7 @@ class WatchedStep:
         self._result = result
 
     def poll(self, now_ns: int, before: Sequence[int] | None = None) -> bool:
-        """Polls the devices that were not done; returns whether all are now.
-
-        Args:
-          now_ns: Monotonic time just before the call.
-          before: `ready_ns` of the step before: a device that is not done with
-            that one is not polled. None polls all.
-        """
+        """Polls the devices that were not done; returns whether all are now."""
         try:
             if (before is None or all(before)) and is_ready(self._result):
                 self._all_ready(now_ns)

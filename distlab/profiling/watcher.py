@@ -78,14 +78,7 @@ class Plan(NamedTuple):
 
 
 def plan(interval: float, used: float, window: float = 0.0, cost: float = _COST_AT_FIRST) -> Plan:
-    """Returns a timing that costs little.
-
-    Args:
-      interval: Seconds from one step to the next.
-      used: The share of a core that watching takes in a window.
-      window: Seconds that the last window lasted.
-      cost: The share of a core that it may take.
-    """
+    """Returns a timing that costs little."""
     share = min(1.0, cost / max(used, 1e-6))
     wanted = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
     if wanted > 0.7 * _CYCLE_SECONDS:
@@ -135,14 +128,7 @@ class Watcher:
         self._call_noted = False
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """Watches `result` until it is ready, for some of the steps. Never waits.
-
-        Args:
-          strategy: Number of the strategy.
-          step: Number of the step.
-          time_ns: Monotonic time at which the step was called.
-          result: One output, sharded or replicated over the replicas' devices.
-        """
+        """Watches `result` until it is ready, for some of the steps. Never waits."""
         if self.listening:
             began = time.perf_counter_ns()
             self._inbox.append((strategy, step, time_ns, _own(result)))
@@ -175,11 +161,7 @@ class Watcher:
             activity.profiled(None)
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
-        """Waits until the watched steps are ready and their events emitted.
-
-        Args:
-          seconds: The longest wait.
-        """
+        """Waits until the watched steps are ready and their events emitted."""
         if self._asleep and not self._inbox:
             return
         self._flushed.clear()

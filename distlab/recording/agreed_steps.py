@@ -36,11 +36,7 @@ class AgreedSteps:
         self._before: tuple[float, int] | None = None
 
     def next(self, now: int) -> int | None:
-        """Returns the step of the next capture; None while none is named.
-
-        Args:
-          now: The number of this process's last step.
-        """
+        """Returns the step of the next capture; None while none is named."""
         try:
             return self._name(now) if self._processes.is_chief else self._look(now)
         except DistlabError:  # the processes part: there is nobody to agree with

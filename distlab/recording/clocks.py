@@ -56,16 +56,7 @@ def boot_id() -> str:
 
 
 def compared(processes: Processes, name: str, timeout: float) -> Clock:
-    """Compares this process's clock with that of process 0. All processes call it together.
-
-    Args:
-      processes: The processes.
-      name: The name under which they meet, another one each time.
-      timeout: The seconds to wait for the others.
-
-    Raises:
-      WorkerError: A process did not come in time, or is lost.
-    """
+    """Compares this process's clock with that of process 0. All processes call it together."""
     boots = processes.exchange(f"{name}, boot", boot_id(), timeout)
     if boots[0] and len(set(boots)) == 1:
         return Clock()

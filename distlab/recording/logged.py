@@ -22,16 +22,7 @@ MOST_LETTERS: Final = 500
 
 
 def checked_name(name: Any, what: str = "A logged value") -> str:
-    """Returns a name that can be stored, as a plain string.
-
-    Args:
-      name: The name.
-      what: What has it, to begin a sentence with.
-
-    Raises:
-      ArgumentTypeError: It is not a string.
-      ArgumentValueError: It is empty or too long, or not encodable in UTF-8.
-    """
+    """Returns a name that can be stored, as a plain string."""
     if not isinstance(name, str):
         raise ArgumentTypeError(
             f"{what} has a string as its name, got a {type(name).__name__}: {shown(name)}. "
@@ -54,16 +45,7 @@ def checked_name(name: Any, what: str = "A logged value") -> str:
 
 
 def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Returns the step and the values of a call of `log`, which may give either in two ways.
-
-    Args:
-      first: What it gives without a name: a step, a dict of values, or None.
-      named: What it gives by name; `step` is the step.
-
-    Raises:
-      ArgumentTypeError: There are two steps, or two values of one name; or a dict has a value that
-        is named `step`, and no step is given.
-    """
+    """Returns the step and the values of a call of `log`, which may give either in two ways."""
     step = named.pop("step", None)
     if isinstance(first, Mapping):
         if step is None and "step" in first:
@@ -87,13 +69,7 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
 
 
 def checked_step(step: Any) -> Any:
-    """Returns a step as an `int`, or as an array that JAX is still computing.
-
-    Raises:
-      ArgumentTypeError: It is not a whole number.
-      ArgumentValueError: It is negative or too large.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns a step as an `int`, or as an array that JAX is still computing."""
     if isinstance(step, Mapping | list | tuple):  # values, such as {"epoch": 3}, and no step
         raise ArgumentTypeError(
             f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass values by "
@@ -133,15 +109,7 @@ def _step_in(array: jax.Array) -> int | jax.Array:
 
 
 def whole_step(step: Any, least: int = -1) -> int:
-    """Returns a step as an `int`; reads an array.
-
-    Args:
-      step: The step.
-      least: The first step; -1 stands for the time before it.
-
-    Raises:
-      ArgumentValueError: It is less than `least`, or too large.
-    """
+    """Returns a step as an `int`; reads an array."""
     number = int(step)
     if not least <= number <= LARGEST:
         raise ArgumentValueError(
@@ -152,12 +120,7 @@ def whole_step(step: Any, least: int = -1) -> int:
 
 
 def checked_number(name: str, value: Any) -> Any:
-    """Returns the one real number in a value: as a `float`, or as an array of JAX.
-
-    Raises:
-      ValueShapeError: It is not one real number.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns the one real number in a value: as a `float`, or as an array of JAX."""
     # Of a dict the name of its value would be lost.
     leaf: Any = value if isinstance(value, Mapping | list | tuple) else _only_leaf(value)
     if isinstance(leaf, jax.core.Tracer):

@@ -82,12 +82,7 @@ class LoggerThread:
         self._ending.set()
 
     def join(self, until: float) -> None:
-        """Waits for the logger to end.
-
-        Args:
-          until: The monotonic time at which the wait ends; the logger may go on until the
-            interpreter ends.
-        """
+        """Waits for the logger to end."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
             waiting = self._ring.end - self._cursor
@@ -184,12 +179,7 @@ def close_all(threads: Iterable[LoggerThread], end: RunEnd) -> None:
 
 
 def checked_loggers(loggers: Any) -> list[Logger]:
-    """Returns the loggers of a recording.
-
-    Raises:
-      ArgumentTypeError: It is not a list of loggers.
-      RecordError: A logger is in use by another recording, or named twice.
-    """
+    """Returns the loggers of a recording."""
     if isinstance(loggers, str | bytes | Logger) or not isinstance(loggers, Iterable):
         raise ArgumentTypeError(
             f"loggers is a list of loggers, got {shown(loggers)}. Write "

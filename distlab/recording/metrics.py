@@ -57,16 +57,7 @@ class Metrics:
         self._thread = HelperThread("distlab metrics", self._resolve_on)
 
     def log(self, step: Any, values: Mapping[str, Any]) -> None:
-        """Accepts numbers. Never waits for one, and never makes JAX wait.
-
-        Args:
-          step: The step they belong to, as `checked_step` returns it; -1 before the first one.
-          values: Name to Python number, NumPy scalar or array of shape ().
-
-        Raises:
-          ValueShapeError: A value is not one real number.
-          ArgumentValueError: A name can't be stored.
-        """
+        """Accepts numbers. Never waits for one, and never makes JAX wait."""
         numbers = {
             checked_name(name): _own(checked_number(name, value)) for name, value in values.items()
         }
@@ -105,11 +96,7 @@ class Metrics:
         return taken
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
-        """Waits until all values logged so far are emitted.
-
-        Args:
-          seconds: The longest wait; values that are not ready by then are dropped.
-        """
+        """Waits until all values logged so far are emitted."""
         limit = time.monotonic() + seconds
         while self._pending and time.monotonic() < limit:
             self._resolve_ready()

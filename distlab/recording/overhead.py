@@ -73,12 +73,7 @@ class Overhead:
         self._watches.append(nanoseconds)
 
     def add_log(self, nanoseconds: int, line: str) -> None:
-        """Adds the duration of one call of `log`, which leads to one event, now or later.
-
-        Args:
-          nanoseconds: The duration.
-          line: The line of the user's program that made it.
-        """
+        """Adds the duration of one call of `log`, which leads to one event, now or later."""
         self._logs += 1
         if line in self._logs_ns or len(self._logs_ns) < _MOST_LINES:
             self._logs_ns[line] += nanoseconds
@@ -86,11 +81,7 @@ class Overhead:
             self._logs_ns[""] += nanoseconds
 
     def note_thread(self, thread: str) -> None:
-        """Notes the processor time of the calling thread.
-
-        Args:
-          thread: `"writer"` or `"watcher"`.
-        """
+        """Notes the processor time of the calling thread."""
         self._threads[f"{thread}.{threading.get_ident()}"] = time.thread_time_ns()
         if not self._emits:
             self.sampling = True
@@ -104,11 +95,7 @@ class Overhead:
         self._waiting, self._lost = waiting, lost
 
     def report(self, last_step: int) -> None:
-        """Emits the costs when the last event is a second old and there were others since.
-
-        Args:
-          last_step: Number of the last step.
-        """
+        """Emits the costs when the last event is a second old and there were others since."""
         end_ns = time.monotonic_ns()
         if end_ns - self._start_ns < _EVERY_NS:
             return

@@ -51,12 +51,7 @@ class Participant:
 
 
 def present(clock: Clock | None = None, meeting: str = "") -> Participant:
-    """Returns this process among those that it has joined, if it has.
-
-    Args:
-      clock: Its clock beside that of process 0; None where both are one.
-      meeting: The name under which the processes compare their clocks again.
-    """
+    """Returns this process among those that it has joined, if it has."""
     joined = group.current()
     if joined is None:
         return Participant()
@@ -80,16 +75,6 @@ def open_run_file(
     Of several processes the first one owns the folder: it refuses or clears it, and the others
     wait for that before they begin their files. Those that do not see the folder have theirs
     written by the first one, or by who started the cluster.
-
-    Args:
-      folder: The run's folder.
-      name: The run's name.
-      overwrite: Whether a run that the folder already holds is replaced.
-      process: Number of the process in a program of one process.
-
-    Raises:
-      RecordError: The folder can't be created or written, or holds a run; or process 0 did not
-        begin the run.
     """
     joined = group.current()
     if joined is None:
@@ -155,11 +140,7 @@ class _Beginning:
         self._overwrite = overwrite
 
     def first_file(self) -> tuple[RunFile | SentRunFile, _Said]:
-        """Begins the chief's file, and returns what the others need to know.
-
-        Raises:
-          RecordError: The folder can't be created or written, or holds a run.
-        """
+        """Begins the chief's file, and returns what the others need to know."""
         place = elsewhere.of_launcher()
         sent = None if place is None else self._sent(place, self._folder, present())
         if sent is not None:
@@ -170,12 +151,7 @@ class _Beginning:
         return file, _Said(folder=folder, mark=elsewhere.mark(file), port=port, key=key)
 
     def file_beside(self, said: _Said, participant: Participant) -> RunFile | SentRunFile:
-        """Begins this process's file beside that of the chief.
-
-        Raises:
-          RecordError: It can't be created or written; or the folder is not that of the chief, and
-            nobody takes the events.
-        """
+        """Begins this process's file beside that of the chief."""
         joined = self._joined
         if said.launcher:
             place, folder = elsewhere.of_launcher(), self._folder
@@ -208,11 +184,7 @@ class _Beginning:
 def _sent(
     place: Place, folder: Path, name: str, participant: Participant, *, overwrite: bool
 ) -> SentRunFile | None:
-    """Begins a file that another process writes; None, with a warning, if it is not reached.
-
-    Raises:
-      RecordError: The folder can't be created or written there, or holds a run.
-    """
+    """Begins a file that another process writes; None, with a warning, if it is not reached."""
     try:
         return SentRunFile(
             (place.host, place.port),
@@ -256,11 +228,7 @@ def _file_of_one(
 
 
 def _await_the_first(joined: ProcessGroup, meeting: str, folder: Path) -> _Said:
-    """Waits until process 0 has begun the run, and returns what it says of it.
-
-    Raises:
-      RecordError: It refused to, or did not call `record`.
-    """
+    """Waits until process 0 has begun the run, and returns what it says of it."""
     try:
         text = joined.from_chief(meeting, None, _BEGIN_SECONDS)
     except WorkerError as error:
@@ -288,12 +256,7 @@ def _beside_the_first(joined: ProcessGroup, meeting: str) -> Participant:
 
 
 def watch_clock(participant: Participant, note: Callable[[Clock], None]) -> ClockWatch | None:
-    """Compares clocks again while a recording goes on; None where there is but one clock.
-
-    Args:
-      participant: This process among those that record the run.
-      note: Is called with each new comparison.
-    """
+    """Compares clocks again while a recording goes on; None where there is but one clock."""
     joined = group.current()
     if joined is None or not participant.meeting:
         return None

@@ -155,14 +155,7 @@ class RingRecorder:
         return self._functions_done - 1
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """Watches `result`, one output of `step`, until it is ready, for some of the steps.
-
-        Args:
-          strategy: Number of the strategy.
-          step: Number of the step.
-          time_ns: Monotonic time at which the step was called.
-          result: One output, sharded or replicated over the replicas' devices.
-        """
+        """Watches `result`, one output of `step`, until it is ready, for some of the steps."""
         self._last_on_devices = step
         timed = self.overhead.sampling and not self.watcher.listening
         began = time.perf_counter_ns() if timed else 0
@@ -179,13 +172,7 @@ class RingRecorder:
             self.overhead.add_watch(time.perf_counter_ns() - began)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
-        """Reads the collectives and costs of a compiled program and emits its event.
-
-        Args:
-          event: Makes the event from `collectives`, `flops`, `bytes_accessed`,
-            `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
-          program: A `jax.stages.Compiled`, or a list of them for a ragged step.
-        """
+        """Reads the collectives and costs of a compiled program and emits its event."""
         self._compiled_ns = time.monotonic_ns()
         several = isinstance(program, list | tuple)
         contents = read_programs(program) if several else read_program(program)
@@ -204,19 +191,7 @@ class RingRecorder:
         participant: Participant | None = None,
         probe: bool,
     ) -> Announcement:
-        """Begins a recording, whose `Run` event is emitted before the next event.
-
-        Args:
-          name: The run's name.
-          total_steps: Steps that the run is meant to take, None when unknown.
-          writer: The run file to begin, None for the ring alone.
-          loggers: The loggers to begin.
-          participant: This process among those that record the run.
-          probe: Whether to take short captures now and then.
-
-        Returns:
-          The argument of `close`.
-        """
+        """Begins a recording, whose `Run` event is emitted before the next event."""
         opened = Announcement(
             name,
             total_steps,
@@ -259,12 +234,7 @@ class RingRecorder:
         return None
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
-        """Ends a recording, after pending values and captures have been emitted.
-
-        Args:
-          opened: The result of `open`.
-          end: The recording's last event.
-        """
+        """Ends a recording, after pending values and captures have been emitted."""
         try:
             self._collect(opened)
         finally:  # an interrupt ends the run, too
@@ -349,12 +319,7 @@ class RingRecorder:
         self.overhead.report(self.last_step)
 
     def note_stored(self, *, waiting: int, lost: int) -> None:
-        """Reports overhead; a writer's thread calls it after it stored events.
-
-        Args:
-          waiting: Number of events not stored yet.
-          lost: Number of events that could not be stored, in all.
-        """
+        """Reports overhead; a writer's thread calls it after it stored events."""
         self.overhead.note_thread("writer")
         self.overhead.note_backlog(waiting=waiting, lost=lost)
         self.overhead.report(self.last_step)
@@ -401,9 +366,6 @@ def make_default() -> sink.Recorder:
 
     It keeps the last events in memory; with `DISTLAB_RECORD=off` in the
     environment it is the null recorder.
-
-    Raises:
-      ArgumentValueError: The variable is neither on nor off.
     """
     asked = os.environ.get("DISTLAB_RECORD", "")
     if asked.lower() not in {*_ON, *_OFF}:

@@ -248,11 +248,7 @@ class Recording(Uncopied):
         self._warn_of_values(self._recorder)
 
     def __enter__(self) -> Self:
-        """Returns itself.
-
-        Raises:
-          RecordError: The recording is closed.
-        """
+        """Returns itself."""
         if self._recorder is not None and self._opened is None:
             raise RecordError(
                 f"A recording that was closed records no more, and {self.name!r} is closed. Call "
@@ -425,12 +421,7 @@ def record(
 def _begun(
     recorder: RingRecorder, folder: Path, name: str, *, overwrite: bool
 ) -> tuple[Writer, Participant]:
-    """Begins the run file and what writes it.
-
-    Raises:
-      RecordError: As `open_run_file` says; where this process itself records there, since which
-        line.
-    """
+    """Begins the run file and what writes it."""
     process = recorder.ring.process
     try:
         file, participant = open_run_file(folder, name, overwrite=overwrite, process=process)
@@ -455,12 +446,7 @@ def _check_total(total_steps: Any) -> None:
 
 
 def _checked_folder(path: Any) -> Path:
-    """Returns the folder to write to.
-
-    Raises:
-      ArgumentTypeError: It is not a path.
-      ArgumentValueError: It is empty, or contains what no path contains.
-    """
+    """Returns the folder to write to."""
     named = path
     if isinstance(path, os.PathLike):
         named = os.fspath(path)

@@ -138,17 +138,7 @@ class Ring:
         return self._undisturbed(lambda: self._sealed + len(self._open))
 
     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-        """Returns up to `limit` events from `cursor` on, at once (never waits).
-
-        Args:
-          cursor: Sequence number to begin with; 0 begins with the standing
-            events that are still known.
-          limit: The most events to return.
-
-        Returns:
-          The events, the next cursor, and the number of events from `cursor` on that
-          are gone.
-        """
+        """Returns up to `limit` events from `cursor` on, at once (never waits)."""
 
         def read() -> Chunk:
             found: list[Event | Unknown] = []
@@ -163,12 +153,7 @@ class Ring:
         return self._undisturbed(read)
 
     def pin(self) -> tuple[list[Event], Pin]:
-        """Returns all standing events, and keeps all events after them.
-
-        Returns:
-          The standing events that are known, oldest first, and the place after
-          them. Advance the pin's cursor while reading, and `unpin` it.
-        """
+        """Returns all standing events, and keeps all events after them."""
 
         def begin() -> tuple[list[Event], Pin]:
             known = _Standing(self._payload_bytes)

@@ -44,11 +44,7 @@ def of_launcher() -> Place | None:
 
 
 def offered(joined: ProcessGroup) -> tuple[int, str]:
-    """Returns the port and the key under which the chief takes events of other machines.
-
-    Args:
-      joined: The processes. Where all are on one machine nothing is taken, and the port is 0.
-    """
+    """Returns the port and the key under which the chief takes events of other machines."""
     global _collector
     if len({worker.host for worker in joined.workers}) == 1:
         return 0, ""
@@ -60,13 +56,7 @@ def offered(joined: ProcessGroup) -> tuple[int, str]:
 
 
 def of_chief(joined: ProcessGroup, port: int, key: str) -> Place | None:
-    """Returns the chief as one that takes events; None if it takes none.
-
-    Args:
-      joined: The processes.
-      port: What the chief offered.
-      key: What the chief offered.
-    """
+    """Returns the chief as one that takes events; None if it takes none."""
     return Place(joined.links[0].getpeername()[0], port, key) if port else None
 
 

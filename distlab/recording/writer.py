@@ -79,21 +79,12 @@ class Writer:
             raise
 
     def announce(self, run: Run) -> None:
-        """Adds the file's own `Run` event. Call it before the ring receives the event.
-
-        Args:
-          run: The event; a second one replaces the first for readers, and names
-            the devices, which were not known before.
-        """
+        """Adds the file's own `Run` event. Call it before the ring receives the event."""
         self._own.append(run)
         self._begun.set()
 
     def close(self, end: RunEnd) -> None:
-        """Stores the last events and the end, and closes the file. Twice does nothing.
-
-        Args:
-          end: The file's own end. Call it before the ring receives the event.
-        """
+        """Stores the last events and the end, and closes the file. Twice does nothing."""
         try:
             self._ending.set()
             self._finish(end)
@@ -231,12 +222,7 @@ class Writer:
         self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))
 
     def _announce_lost(self, lost: Lost, *, own: bool = False) -> None:
-        """Tells readers of the ring, and the user, that events were lost.
-
-        Args:
-          lost: What to tell.
-          own: Whether the file is to hold it, too.
-        """
+        """Tells readers of the ring, and the user, that events were lost."""
         if not own:
             self._notes[id(lost)] = lost
         # Where warnings are errors, one raised here would only end this thread. It comes first:

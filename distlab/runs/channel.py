@@ -37,51 +37,30 @@ class Channel:
                 link.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"), value)
 
     def send(self, message: bytes) -> None:
-        """Sends a message.
-
-        Raises:
-          OSError: The connection is lost, or the other end takes nothing in time.
-        """
+        """Sends a message."""
         self._link.sendall(_HEAD.pack(len(message)) + message)
 
     def receive(self) -> bytes:
-        """Returns the next message.
-
-        Raises:
-          OSError: The connection is lost, or nothing comes in time.
-        """
+        """Returns the next message."""
         (size,) = _HEAD.unpack(self._exactly(_HEAD.size))
         if size > _MOST_BYTES:
             raise ConnectionError(f"a message of {size} bytes was announced")
         return self._exactly(size)
 
     def wait_at_most(self, seconds: float | None, *, in_all: bool = False) -> None:
-        """Limits how long sending and receiving may wait; None for ever.
-
-        Args:
-          seconds: The limit.
-          in_all: Whether it is for all that is received from now on, not for each part.
-        """
+        """Limits how long sending and receiving may wait; None for ever."""
         self._until = time.monotonic() + seconds if in_all and seconds is not None else None
         self._link.settimeout(seconds)
 
     def prove(self, key: str) -> None:
-        """Proves to the end that calls `ask_for_proof` that this one knows the key.
-
-        Raises:
-          OSError: The other end does not know it, or the connection is lost.
-        """
+        """Proves to the end that calls `ask_for_proof` that this one knows the key."""
         theirs = self._exactly(_CHALLENGE_BYTES)
         ours = secrets.token_bytes(_CHALLENGE_BYTES)
         self._link.sendall(ours + _proof(key, b"client", theirs + ours))
         self._require(_proof(key, b"server", theirs + ours))
 
     def ask_for_proof(self, key: str) -> None:
-        """Lets the end that calls `prove` go on only if it knows the key.
-
-        Raises:
-          OSError: It does not know it, or the connection is lost.
-        """
+        """Lets the end that calls `prove` go on only if it knows the key."""
         ours = secrets.token_bytes(_CHALLENGE_BYTES)
         self._link.sendall(ours)
         theirs = self._exactly(_CHALLENGE_BYTES)

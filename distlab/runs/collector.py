@@ -119,11 +119,7 @@ class Collector:
         threading.Thread(target=self._accept, name="distlab collector", daemon=True).start()
 
     def close(self, seconds: float = 0.0) -> None:
-        """Waits until the processes have ended their recordings, and closes what is left.
-
-        Args:
-          seconds: How long to wait for those that are connected.
-        """
+        """Waits until the processes have ended their recordings, and closes what is left."""
         with self._changed:
             self._changed.wait_for(lambda: all(h.is_away for h in self._held.values()), seconds)
             self._closing = True
@@ -202,11 +198,7 @@ class Collector:
         channel.close()
 
     def _held_for(self, hello: Hello, channel: Channel) -> _Held:
-        """Returns a process's file: a new one, or that of a connection that was lost.
-
-        Raises:
-          RecordError: The folder can't be written, or holds a run.
-        """
+        """Returns a process's file: a new one, or that of a connection that was lost."""
         with self._changed:
             held = self._held.get(hello.session)
             if held is not None:
@@ -252,11 +244,7 @@ class Collector:
 
 
 def _stored(held: _Held, message: bytes) -> Answer:
-    """Stores a batch of events.
-
-    Raises:
-      msgspec.MsgspecError: It is none.
-    """
+    """Stores a batch of events."""
     batch = msgspec.msgpack.decode(message, type=Batch)
     events = [event_of(kind, body) for kind, body in batch]
     with held.lock:

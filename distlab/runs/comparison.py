@@ -69,12 +69,7 @@ class Comparison:
 
 
 def compare_runs(first: Source, second: Source) -> Comparison:
-    """Reads two runs and compares them.
-
-    Args:
-      first: One run's events.
-      second: The other run's events.
-    """
+    """Reads two runs and compares them."""
     return Comparison(compare(_read(first), _read(second)))
 
 

@@ -16,16 +16,7 @@ EXPORT_HOLDS_MORE: Final = 'run.export("events.jsonl") may hold more of it'
 
 @contextlib.contextmanager
 def told(path: Path | None, what: str, remedy: str) -> Iterator[None]:
-    """Makes errors of a block, which reads a run's events, those of a damaged file.
-
-    Args:
-      path: The run's folder; None for events in memory, which no file can have damaged.
-      what: What can't be done with the run, such as `written as .csv`.
-      remedy: What to do instead, as a clause.
-
-    Raises:
-      NotARunError: Damage that looks like an event led to any error.
-    """
+    """Makes errors of a block, which reads a run's events, those of a damaged file."""
     try:
         yield
     except Exception as error:
@@ -36,14 +27,7 @@ def told(path: Path | None, what: str, remedy: str) -> Iterator[None]:
 
 
 def damage(error: Exception, path: Path | None, what: str, remedy: str) -> Exception:
-    """Returns the error of a damaged file for an error met in using its events.
-
-    Args:
-      error: The error. One of distlab, or of the system, is returned as it is.
-      path: The run's folder; None for events in memory, whose error is returned as it is.
-      what: What can't be done with the run, such as `written as .csv`.
-      remedy: What to do instead, as a clause.
-    """
+    """Returns the error of a damaged file for an error met in using its events."""
     if path is None or isinstance(error, DistlabError | OSError | MemoryError):
         return error
     return NotARunError(

@@ -26,15 +26,7 @@ _LARGEST: Final = 1 << 61
 
 
 def checked_meta(rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """Returns the facts in the rows of the table `meta`.
-
-    Args:
-      rows: Names and values. Those that this version does not know are kept when they
-        are texts or whole numbers.
-
-    Raises:
-      ValueError: A known one is not of its kind.
-    """
+    """Returns the facts in the rows of the table `meta`."""
     meta: dict[str, Any] = {}
     for name, value in rows:
         kind = _KINDS.get(name, int | str)
@@ -47,14 +39,7 @@ def checked_meta(rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def stated_process(file: Path) -> int | None:
-    """Returns the index of the process that a run file states to be of.
-
-    Args:
-      file: The file.
-
-    Returns:
-      The index; None where it is not stated, as in files of schema 1, or can't be read.
-    """
+    """Returns the index of the process that a run file states to be of."""
     try:
         database, copy = opened_run_file(file)
     except (sqlite3.Error, OSError, ValueError, RuntimeWarning):

@@ -40,22 +40,7 @@ _TABLES: Final = ("meta", "events", "spans", "totals")
 
 
 def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
-    """Opens a run file for reading, also one that was cut off or can't be locked.
-
-    Args:
-      file: The run file.
-
-    Returns:
-      The database, and the folder that holds a copy of the file, where one is needed.
-
-    Raises:
-      sqlite3.Error: The file is no run file, or can't be read.
-      ValueError: The same, where the damage is in SQLite's message, or reading it could wait or
-        compute for ever: it is a pipe or a device, or its tables are views.
-
-    Warns:
-      RuntimeWarning: The file's log can't be read, so the last events may be missing.
-    """
+    """Opens a run file for reading, also one that was cut off or can't be locked."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         part = file.with_name(file.name + suffix)
         if part.exists() and not (part.is_file() or part.is_dir()):
@@ -108,9 +93,6 @@ def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
     """Opens a copy of a run file and of its log.
 
     A killed process leaves a log. SQLite reads it only where it may write beside it.
-
-    Raises:
-      sqlite3.DatabaseError: They are none, or too large for the disk.
     """
     _require_copyable(file, log)
     folder = mkdtemp(prefix="distlab-run-")

@@ -118,11 +118,7 @@ class Programs(Sequence[Program]):
 
 
 def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Programs:
-    """Reads the programs of a run.
-
-    Args:
-      events: Returns the run's events of a kind.
-    """
+    """Reads the programs of a run."""
     steps: Counter[int] = Counter()
     for event in events("step"):
         if isinstance(event, Step):

@@ -605,11 +605,7 @@ class Run(Uncopied):
 
 
 def _is_known(kind: Any) -> bool:
-    """Returns whether this version has a kind; a run of a newer one may have others.
-
-    Raises:
-      ArgumentValueError: It is no text.
-    """
+    """Returns whether this version has a kind; a run of a newer one may have others."""
     if kind is not None and not isinstance(kind, str):
         raise _no_such_kind(kind)
     return kind is None or kind in _KINDS
@@ -628,11 +624,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def require_readable(path: Path) -> None:
-    """Checks that a folder or file, if it is there, may be read.
-
-    Raises:
-      NotARunError: It may not.
-    """
+    """Checks that a folder or file, if it is there, may be read."""
     try:
         enter = os.X_OK if path.is_dir() else 0
         refused = path.exists() and not os.access(path, os.R_OK | enter)

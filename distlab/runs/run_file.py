@@ -63,12 +63,7 @@ def run_files(folder: Path) -> list[Path]:
 
 
 def like_run_files(folder: Path) -> list[Path]:
-    """Returns the files in a folder whose names look like those of run files, in their order.
-
-    Raises:
-      OSError: The folder can't be listed, as where the process may open no more files.
-        `Path.glob` would find nothing then.
-    """
+    """Returns the files in a folder whose names look like those of run files, in their order."""
     try:
         return sorted(path for path in folder.iterdir() if fnmatchcase(path.name, PATTERN))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -188,15 +183,7 @@ class RunFile:
             raise
 
     def write(self, events: Sequence[Event | Unknown]) -> list[Lost]:
-        """Stores events after those already stored, all or none.
-
-        Returns:
-          What was stored in place of events that can't be encoded.
-
-        Raises:
-          sqlite3.Error: The events could not be stored.
-          RecordError: The file is not at its path any more.
-        """
+        """Stores events after those already stored, all or none."""
         if not events:
             return []
         if place_of(self.path) != self._place:
@@ -230,12 +217,7 @@ class RunFile:
         ]
 
     def write_last(self, events: Sequence[Event | Unknown]) -> None:
-        """Stores the last events, also on a disk that is full.
-
-        Raises:
-          sqlite3.Error: The events could not be stored.
-          RecordError: The file is not at its path any more.
-        """
+        """Stores the last events, also on a disk that is full."""
         for make_room in (self._free_reserve, self._fold):
             try:
                 self.write(events)
@@ -274,11 +256,7 @@ class RunFile:
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> str:
-        """Makes a single finished file of it, and releases it. Never raises; twice does nothing.
-
-        Returns:
-          What is wrong with the file, as where another program wrote to it; empty if nothing is.
-        """
+        """Makes a single finished file of it, and releases it. Never raises; twice does nothing."""
         if self._lock.closed:
             return ""
         try:
@@ -334,11 +312,7 @@ def _in_utf8(value: Any) -> Any:
 
 
 def event_of(kind: str, body: bytes) -> Event | Unknown:
-    """Returns the event in a row; one that this version does not know as `Unknown`.
-
-    Raises:
-      msgspec.DecodeError: The body is damaged.
-    """
+    """Returns the event in a row; one that this version does not know as `Unknown`."""
     try:
         event: Event = decode(body)
         return event

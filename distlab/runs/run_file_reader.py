@@ -145,14 +145,7 @@ class RunFileReader:
         kinds: Sequence[str | None] = (None,),
         before: int | None = None,
     ) -> Iterator[list[Envelope]]:
-        """Yields the events of a range of time, some hundreds at a time.
-
-        Args:
-          low_ns: The first nanosecond, on the process's clock.
-          high_ns: The first nanosecond after the range.
-          kinds: Only these kinds; None stands for all.
-          before: Only events with lower sequence numbers; None for all.
-        """
+        """Yields the events of a range of time, some hundreds at a time."""
         for first, last in self._batches(low_ns, high_ns):
             end = last + 1 if before is None else min(last + 1, before)
             for kind in kinds:
@@ -176,9 +169,6 @@ class RunFileReader:
 
         They are counted where the file does not hold them (schema 1, or damaged). Of rows that are
         missing it knows by the first and the last number.
-
-        Raises:
-          RecordError: The run was closed.
         """
         kept, ends = self._kept_totals(), self.ends()
         if kept is not None and ends is not None:
@@ -195,11 +185,7 @@ class RunFileReader:
         return counted, (low, max((high for _, high in times), default=low))
 
     def ends(self) -> tuple[int, int] | None:
-        """Returns the earliest and the latest time in nanoseconds, None when unknown.
-
-        Raises:
-          RecordError: The run was closed.
-        """
+        """Returns the earliest and the latest time in nanoseconds, None when unknown."""
         try:
             with self._lock:
                 low, high = self._database.execute(
@@ -314,11 +300,7 @@ class RunFileReader:
         return 0 if totals is None else min(totals.events.total(), _FAR)
 
     def _missing(self, stored: int) -> int:
-        """Returns how many of the events that were stored have no row any more.
-
-        Args:
-          stored: How many the file states to have.
-        """
+        """Returns how many of the events that were stored have no row any more."""
         try:
             with self._lock:
                 # Two, or SQLite would visit all rows.
@@ -340,11 +322,7 @@ class RunFileReader:
         )
 
     def _read_whole(self, cursor: int, limit: int, end: int = _FAR) -> tuple[_Rows, Chunk | None]:
-        """Reads rows up to the first that is missing or damaged.
-
-        Returns:
-          The rows, and what stands for those that are missing from `cursor` on.
-        """
+        """Reads rows up to the first that is missing or damaged."""
         if cursor >= self._ends_at:
             return [], self._rest() if cursor == self._ends_at else None
         rows, damaged = self._read(cursor, limit)
@@ -381,11 +359,7 @@ class RunFileReader:
         return Chunk([lost], self._ends_at + 1, 0, self._processes)
 
     def _read(self, cursor: int, limit: int, kind: str | None = None) -> tuple[_Rows, bool]:
-        """Reads rows up to a damaged one, of all kinds up to a gap, too.
-
-        Returns:
-          The rows, and whether a damaged one follows.
-        """
+        """Reads rows up to a damaged one, of all kinds up to a gap, too."""
         rows: _Rows = []
         if cursor >= self._ends_at:
             return rows, False

@@ -73,15 +73,6 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
     """Opens the run files of a folder, at least one.
 
     A file of several is read where it states the process by which it is named.
-
-    Raises:
-      sqlite3.Error: The only one is no run file, or can't be read.
-      ValueError: The same, where the damage is in what it states, or in SQLite's message.
-      NotARunError: One of several is no run file, or can't be read; or there are more than
-        this process may have open.
-
-    Warns:
-      RuntimeWarning: The folder holds other files with such names, which are not read.
     """
     folder = files[0].parent
     others = [path for path in like_run_files(folder) if process_of(path.name) is None]
@@ -124,12 +115,6 @@ class MergedReaders:
     def __init__(
         self, readers: Sequence[RunFileReader], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Reads nothing yet.
-
-        Args:
-          readers: The files that are there, at least one.
-          clock: Returns seconds, for the next look at the folder.
-        """
         self.meta = readers[0].meta
         self._readers = list(readers)
         self._known = {reader.path for reader in readers}
@@ -171,14 +156,7 @@ class MergedReaders:
         kinds: Sequence[str | None] = (None,),
         before: int | None = None,
     ) -> Iterator[list[Envelope]]:
-        """Yields the events of a range of time, some hundreds at a time.
-
-        Args:
-          low_ns: The first nanosecond, on the clock of process 0.
-          high_ns: The first nanosecond after the range.
-          kinds: Only these kinds; None stands for all.
-          before: Only events with lower sequence numbers; None for all.
-        """
+        """Yields the events of a range of time, some hundreds at a time."""
         ends: Sequence[int | None] = [None] * len(self._readers)
         if before is not None:
             ends = self._merged.vector(before)
@@ -242,11 +220,7 @@ class MergedReaders:
 
 
 def _one_of_several(file: Path) -> RunFileReader:
-    """Opens a run file of several processes.
-
-    Raises:
-      NotARunError: It is no run file, or can't be read.
-    """
+    """Opens a run file of several processes."""
     try:
         return RunFileReader(file)
     except (sqlite3.Error, OSError, ValueError) as error:

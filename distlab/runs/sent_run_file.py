@@ -82,12 +82,6 @@ class SentRunFile:
         """Has events stored after those already stored.
 
         Called again with the same events after an error, it does not store any of them twice.
-
-        Returns:
-          What was stored in place of events that can't be encoded.
-
-        Raises:
-          OSError: The collector can't be reached, or can't store them.
         """
         if self._channel is None:
             self._connect()
@@ -113,19 +107,11 @@ class SentRunFile:
         return replaced
 
     def write_last(self, events: Sequence[Event | Unknown]) -> None:
-        """Has the last events stored.
-
-        Raises:
-          OSError: The collector can't be reached, or can't store them.
-        """
+        """Has the last events stored."""
         self.write(events)
 
     def close(self) -> str:
-        """Has the file closed. Never raises.
-
-        Returns:
-          Nothing: what is wrong with the file is told where it is written.
-        """
+        """Has the file closed. Never raises."""
         channel, self._channel = self._channel, None
         if channel is not None:
             try:

@@ -87,13 +87,7 @@ class Recorded(Protocol):
 
 
 def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
-    """Returns a run's summary.
-
-    Args:
-      run: The run.
-      totals: The numbers of its events.
-      ends: The earliest and the latest time in nanoseconds.
-    """
+    """Returns a run's summary."""
     live = run.live  # before the events are read: a run that ends meanwhile has its end then
     begins = [event for event in run.events("run") if isinstance(event, Run)]
     # A process announces itself again when its devices have started.

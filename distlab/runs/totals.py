@@ -43,12 +43,7 @@ class Totals:
         return made
 
     def add(self, events: Sequence[Event | Unknown], kinds: Sequence[str]) -> None:
-        """Counts events.
-
-        Args:
-          events: The events.
-          kinds: The kinds they are stored as, in their order.
-        """
+        """Counts events."""
         added = Counter(kinds)
         self.events.update(added)
         if added["step"]:
@@ -75,11 +70,7 @@ class Totals:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, Any]]) -> Totals:
-        """Returns the numbers that a run file holds.
-
-        Raises:
-          ValueError: The rows are damaged.
-        """
+        """Returns the numbers that a run file holds."""
         found = dict(rows)
         totals = cls()
         try:
@@ -99,9 +90,6 @@ class Totals:
 
         All processes execute the same steps, each on examples of its own. A metric is that
         of the first process that logged it.
-
-        Args:
-          parts: The numbers of each process, in their order.
         """
         whole = cls()
         for part in reversed(parts):

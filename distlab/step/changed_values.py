@@ -19,10 +19,6 @@ def changed_values(before: dict[str, Key], after: dict[str, Key]) -> list[str]:
 
     Other changes are left out: functions that refer to another model, or in another mode,
     are different functions.
-
-    Args:
-      before: The `references` of a function.
-      after: Those of another function with the same code.
     """
     return [
         f"{name}: {_text(before[name])} -> {_text(key)}"

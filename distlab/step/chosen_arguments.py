@@ -37,19 +37,7 @@ def chosen_arguments(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Chosen:
-    """Returns the arguments of a call with what its options say of them.
-
-    Args:
-      options: The options of the call.
-      fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-
-    Raises:
-      OptionError: `donate_argnums`, `static_argnums` or `static_argnames` names an argument
-        that the call does not have, one that is both donated and static, or a static one that
-        has no hash.
-    """
+    """Returns the arguments of a call with what its options say of them."""
     if options is None:
         return Chosen(args, kwargs)
     count = len(args)

@@ -91,11 +91,7 @@ _UNKNOWN: Final[tuple[_Origin, ...]] = ()
 
 
 def flow_of(code: CodeType) -> Flow:
-    """Returns what a code and the codes inside it read, assign and pass on.
-
-    Args:
-      code: The code.
-    """
+    """Returns what a code and the codes inside it read, assign and pass on."""
     reader = _Reader(code)
     for step in dis.get_instructions(code):
         reader.follow(step)
@@ -106,12 +102,7 @@ def flow_of(code: CodeType) -> Flow:
 
 
 def parameter_name(code: CodeType, parameter: int | str) -> str | None:
-    """Returns the name of a parameter; None where the code has none of its own for it.
-
-    Args:
-      code: The code.
-      parameter: Its position or its name.
-    """
+    """Returns the name of a parameter; None where the code has none of its own for it."""
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if isinstance(parameter, str):
         return parameter if parameter in names else None
@@ -119,12 +110,7 @@ def parameter_name(code: CodeType, parameter: int | str) -> str | None:
 
 
 def prolonged(source: Source, more: Path) -> Source | None:
-    """Returns a source with more of a path; None where that is longer than paths are followed.
-
-    Args:
-      source: The source.
-      more: What follows.
-    """
+    """Returns a source with more of a path; None where that is longer than paths are followed."""
     variable, path = source
     if more and path[-1:] == (_HELD,):
         return prolonged(Source(variable, path[:-1]), more[1:]) if more[0] == EACH else None
@@ -148,11 +134,7 @@ class _Reader:
         self._inner: dict[CodeType, Flow] = {}
 
     def follow(self, step: dis.Instruction) -> None:
-        """Follows an instruction.
-
-        Args:
-          step: The instruction after the last one.
-        """
+        """Follows an instruction."""
         there = self._there.pop(step.offset, None)
         if there is not None:
             self._stack = there if self._ended else _either(self._stack, there)
@@ -169,12 +151,7 @@ class _Reader:
         self._ended = name.startswith(_ENDS)
 
     def add(self, inner: CodeType, flow: Flow) -> None:
-        """Adds what a code inside this one does with variables that are not its own.
-
-        Args:
-          inner: The code.
-          flow: What it does.
-        """
+        """Adds what a code inside this one does with variables that are not its own."""
         self._inner[inner] = flow
         own = {*inner.co_varnames, *inner.co_cellvars}
         self._read.update((one, None) for one in flow.read if one.variable not in own)

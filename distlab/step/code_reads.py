@@ -57,13 +57,7 @@ class Reads(NamedTuple):
 
     @classmethod
     def of(cls, names: Iterable[str], paths: Iterable[Path], assigned: Iterable[Path]) -> Reads:
-        """Returns what is read.
-
-        Args:
-          names: The names.
-          paths: The paths.
-          assigned: Those that are assigned.
-        """
+        """Returns what is read."""
         paths, assigned = frozenset(paths), frozenset(assigned)
         tree: Tree = {}
         for path in sorted(paths):
@@ -89,10 +83,6 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
 
     Of a method, that counts too which the methods and properties read that it reaches in its
     object. Paths are those of the user's own code: what a library counts in its objects is its own.
-
-    Args:
-      fn: The function, method or `functools.partial`.
-      variable: The name by which a function refers to the object; methods read theirs.
     """
     if isinstance(fn, MethodType):
         method: Any = fn.__func__
@@ -104,12 +94,7 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
 
 
 def reads_of_argument(bound: functools.partial[Any], parameter: int | str) -> Reads:
-    """Returns what a function reads of an argument that a `functools.partial` gives it.
-
-    Args:
-      bound: The `functools.partial`.
-      parameter: The argument's position or name.
-    """
+    """Returns what a function reads of an argument that a `functools.partial` gives it."""
     fn: Any = bound.func
     if isinstance(fn, MethodType):
         fn, parameter = fn.__func__, parameter + 1 if isinstance(parameter, int) else parameter
@@ -121,22 +106,13 @@ def reads_of_member(kind: Any, method: FunctionType) -> Reads:
     """Returns what a method reads of an object, and what those read that it reaches there.
 
     Those of libraries are left out.
-
-    Args:
-      kind: The object's class.
-      method: The method, or the function of a property.
     """
     return _of_member(kind, method, ())
 
 
 @functools.lru_cache(_MOST_CODES)
 def member_of(kind: Any, name: str) -> FunctionType | None:
-    """Returns the user's function by which a class computes an attribute; None for none.
-
-    Args:
-      kind: The class.
-      name: The attribute's name.
-    """
+    """Returns the user's function by which a class computes an attribute; None for none."""
     for base in kind.__mro__:
         if name in base.__dict__:
             return _function(base.__dict__[name])
@@ -241,11 +217,7 @@ def _callee(fn: FunctionType, source: Source, kind: Any) -> tuple[FunctionType |
 
 
 def users_function(value: Any) -> FunctionType | None:
-    """Returns the user's function that a function, or one of `jax.jit`, is; None for others.
-
-    Args:
-      value: The function.
-    """
+    """Returns the user's function that a function, or one of `jax.jit`, is; None for others."""
     attributes = attribute(value, "__dict__")
     known = isinstance(value, FunctionType) or (
         type(attributes) is dict and "__wrapped__" in attributes
@@ -346,20 +318,12 @@ class Named(NamedTuple):
     known: dict[Any, _Known]
 
     def reads(self, variable: str | None) -> Reads:
-        """Returns what is read of a variable.
-
-        Args:
-          variable: Its name.
-        """
+        """Returns what is read of a variable."""
         paths, assigned = self.paths.get(variable, ()), self.assigned.get(variable, ())
         return Reads.of(self.all, paths, assigned)
 
     def first_read(self, variable: str | None) -> tuple[str, ...]:
-        """Returns the attributes that are read of a method's object.
-
-        Args:
-          variable: The name by which the method knows it.
-        """
+        """Returns the attributes that are read of a method's object."""
         if "super" in self.all:  # reads in ways of its own, which differ between Pythons
             return self.all
         return self.first.get(variable, ())

@@ -57,14 +57,7 @@ class Drawing:
             self._drawn = [name for name, old, new in pairs if old != new]
 
     def tell(self, so: str = _OF_STEPS) -> None:
-        """Tells of the generators that the last block has drawn from.
-
-        Args:
-          so: What follows from it, and the remedy.
-
-        Warns:
-          DrawnOnceWarning: There are such.
-        """
+        """Tells of the generators that the last block has drawn from."""
         if self._drawn:
             drawn = f"{self._function} draws from {' and '.join(self._drawn)}"
             warn(f"{drawn} while it is {so}", DrawnOnceWarning)

@@ -38,11 +38,7 @@ def is_iterated(value: Any) -> bool:
 
 
 def traced_part(value: Any) -> str | None:
-    """Returns what of an object JAX is tracing, such as `its .loss`; None for nothing.
-
-    Args:
-      value: An object that JAX takes for a leaf.
-    """
+    """Returns what of an object JAX is tracing, such as `its .loss`; None for nothing."""
     seen: set[int] = set()
     waiting: list[_Named] = [("", value)]
     while waiting and len(seen) < _MOST_PARTS:

@@ -44,13 +44,7 @@ _SHARED: Final = ("multiprocessing.sharedctypes", "SynchronizedBase")
 def left_out(
     value: Any, *, by_value: bool, is_cache: Callable[[type, str], bool]
 ) -> Iterator[tuple[str, Any]]:
-    """Yields parts of an object that is compared as one, with their names.
-
-    Args:
-      value: The object.
-      by_value: Whether it is compared by its equality, and not by its identity.
-      is_cache: Returns whether an attribute of a class follows from others.
-    """
+    """Yields parts of an object that is compared as one, with their names."""
     kind: Any = type(value)
     if isinstance(value, np.ndarray):
         if value.dtype == object:
@@ -107,12 +101,7 @@ _whole: Final[dict[int, weakref.ref[Any]]] = {}
 
 
 def _is_compared_whole(value: Any, depth: int = _DEEPEST) -> bool:
-    """Returns whether the equality of a thing leaves nothing out, and nothing in it can change.
-
-    Args:
-      value: The thing.
-      depth: How many levels may be looked into; a thing may hold itself.
-    """
+    """Returns whether the equality of a thing leaves nothing out, and nothing in it can change."""
     kind: Any = type(value)
     if not depth:
         return False

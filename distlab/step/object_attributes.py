@@ -29,21 +29,13 @@ CONTAINERS: Final = tuple(_ELEMENTS)
 
 @functools.lru_cache(4096)
 def is_container(kind: Any) -> bool:
-    """Returns whether a class is one of a container, or derived from one.
-
-    Args:
-      kind: The class.
-    """
+    """Returns whether a class is one of a container, or derived from one."""
     return issubclass(kind, CONTAINERS)
 
 
 @functools.lru_cache(4096)
 def slots_of(kind: Any) -> dict[str, Any]:
-    """Returns the slots of a class by their names: the descriptors that read them.
-
-    Args:
-      kind: The class.
-    """
+    """Returns the slots of a class by their names: the descriptors that read them."""
     return {
         name: member
         for base in reversed(kind.__mro__)
@@ -54,11 +46,7 @@ def slots_of(kind: Any) -> dict[str, Any]:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Returns the attributes of an object by their names; what is returned must not be changed.
-
-    Args:
-      value: The object.
-    """
+    """Returns the attributes of an object by their names; what is returned must not be changed."""
     attributes = attribute(value, "__dict__")
     if type(attributes) is not dict:
         attributes = {}
@@ -71,22 +59,13 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def has_attributes(value: Any) -> bool:
-    """Returns whether an object may have attributes of its own.
-
-    Args:
-      value: The object.
-    """
+    """Returns whether an object may have attributes of its own."""
     kind: Any = type(value)
     return type(attribute(value, "__dict__")) is dict or bool(slots_of(kind))
 
 
 def named_attributes(value: Any, names: dict[str, None]) -> list[str]:
-    """Returns which names are those of an object's own attributes.
-
-    Args:
-      value: The object.
-      names: The names.
-    """
+    """Returns which names are those of an object's own attributes."""
     kind: Any = type(value)
     attributes = attribute(value, "__dict__")
     found = [n for n in list(attributes) if n in names] if type(attributes) is dict else []
@@ -94,12 +73,7 @@ def named_attributes(value: Any, names: dict[str, None]) -> list[str]:
 
 
 def own_attribute(value: Any, name: str) -> Any:
-    """Returns an attribute of an object; MISSING if it has none of its own.
-
-    Args:
-      value: The object.
-      name: The attribute's name.
-    """
+    """Returns an attribute of an object; MISSING if it has none of its own."""
     attributes = attribute(value, "__dict__")
     if type(attributes) is dict and name in attributes:
         return attributes[name]
@@ -116,11 +90,7 @@ def _slot(value: Any, slot: Any) -> Any:
 
 
 def elements_of(container: Any) -> Iterable[Any]:
-    """Returns the elements of a container, of a mapping the values; nothing for others.
-
-    Args:
-      container: The container. What a class derived from one of Python's does is not asked.
-    """
+    """Returns the elements of a container, of a mapping the values; nothing for others."""
     for kind, elements in _ELEMENTS.items():
         if isinstance(container, kind):
             return elements(container)

@@ -49,11 +49,7 @@ class OwnResults:
 
 
 def own_results(leaves: Sequence[tuple[Any] | None]) -> OwnResults | None:
-    """Returns what copies the leaves of a result that the function made; None for none.
-
-    Args:
-      leaves: For each leaf that is not computed a tuple of it, and nothing else that holds it here.
-    """
+    """Returns what copies the leaves of a result that the function made; None for none."""
     kept = {
         position: one
         for position, one in enumerate(leaves)
@@ -79,9 +75,6 @@ def _shared(roots: list[tuple[Any]]) -> dict[int, Any]:
     """Returns the objects in some others that something else refers to, by their `id`.
 
     Those have more references than there are in the objects that are looked at.
-
-    Args:
-      roots: Tuples of one object each, which count as parts of what is looked at.
     """
     found: dict[int, Any] = {}
     parts: dict[int, list[int]] = {}

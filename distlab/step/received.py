@@ -48,22 +48,6 @@ def accepted(
 
     Each array that the user divided becomes a distributed value. Python numbers in Equinox
     modules become static, as in `equinox.filter_jit`.
-
-    Args:
-      fn: The replica function, for the names of its parameters.
-      args: The arguments.
-      kwargs: The named arguments.
-      mesh: The replicas' devices.
-      compiled: Whether the function is compiled, so that static arguments must be marked.
-
-    Raises:
-      ArgumentTypeError: An argument is an object that is changed in place, such as a model, an
-        array with a mask or with fields, or, where the function is compiled, something that is
-        used up, such as an iterator.
-      ArgumentValueError: An array of NumPy holds whole numbers that JAX would cut.
-      StructureError: The arguments hold themselves, or a dict has keys that can't be sorted.
-      ShardingError: An array is divided otherwise than into one part for each replica.
-      ValueShapeError: An array is that of all components of a per-replica value.
     """
     received = _Received(fn, len(args), mesh, compiled=compiled)
     with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):

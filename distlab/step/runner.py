@@ -65,25 +65,7 @@ def run(
     options: RunOptions | None,
     alone: bool = False,
 ) -> Any:
-    """Runs `fn` on every replica. See `Strategy.run`.
-
-    Args:
-      host: The strategy.
-      place: Where its replicas run, as seen from the calling thread.
-      fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments, or None.
-      options: How to run it this time.
-      alone: Whether steps of other threads wait for a function that runs eagerly.
-
-    Raises:
-      ContextError: The call is in a replica function, in another strategy's scope, or
-        inside a JAX transformation that can't contain it.
-      StructureError: `fn` is not a function, or an argument is a nest that holds itself, or
-        has keys that can't be sorted.
-      ValueShapeError: `args` is not a tuple, or `kwargs` not a dict.
-      OptionError: An option has an invalid value.
-    """
+    """Runs `fn` on every replica. See `Strategy.run`."""
     use = in_use.Use()
     try:
         return _run(host, place, fn, args, kwargs, options=options, use=use, alone=alone)
@@ -190,15 +172,7 @@ def _run_traced(
     *,
     called: int,
 ) -> Any:
-    """Runs as one compiled program.
-
-    Args:
-      host: The strategy.
-      place: Where its replicas run.
-      fn: The replica function.
-      chosen: Its arguments.
-      called: Monotonic time in nanoseconds at which the step was called.
-    """
+    """Runs as one compiled program."""
     program: Program | None = None
     call = _Call((), [], traced=False)
     try:
@@ -249,18 +223,7 @@ def _report_compiled(
     fn: Callable[..., Any],
     of_first_step: tuple[list[Any], Any],
 ) -> None:
-    """Emits the event of a program that was compiled. The step has run, whatever fails here.
-
-    Args:
-      program: The program.
-      programs: The function's other programs, oldest first.
-      place: Where its replicas run.
-      fn: The function.
-      of_first_step: The flat arguments of its first step, and the result.
-
-    Warns:
-      RuntimeWarning: The program could not be examined.
-    """
+    """Emits the event of a program that was compiled. The step has run, whatever fails here."""
     recorder = sink.recorder()
     try:
         doubts = examined(program, place.number, *of_first_step)

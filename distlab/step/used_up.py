@@ -38,13 +38,6 @@ def flattened(
 
     To JAX it is one, too, with a warning. Where warnings are errors, it would end the step before
     the arguments are looked at. Only then is each part of them asked whether it is an iterator.
-
-    Args:
-      arguments: The arguments and the named arguments.
-      is_leaf: Returns whether a part of them is not taken apart.
-
-    Raises:
-      StructureError: A dict in them has keys that can't be sorted.
     """
     try:
         return jax.tree.flatten(arguments, is_leaf=is_leaf)
@@ -71,11 +64,7 @@ def _is_no_nest(part: Any) -> bool:
 
 
 def held(nest: Any) -> Any:
-    """Returns arguments with each iterator held, so that JAX warns of none.
-
-    Args:
-      nest: The arguments of a function that runs as ordinary Python, which may take from them.
-    """
+    """Returns arguments with each iterator held, so that JAX warns of none."""
     return jax.tree.map(
         lambda part: _Held(part) if isinstance(part, Iterator) else part, nest, is_leaf=_is_no_nest
     )
@@ -89,12 +78,7 @@ def released(nest: Any) -> Any:
 
 
 def refusal(value: Any, name: str) -> str:
-    """Returns why a compiled function does not take such an object, and what to pass in its place.
-
-    Args:
-      value: The object.
-      name: The name of the argument.
-    """
+    """Returns why a compiled function does not take such an object, and what to pass in its place."""
     return (
         f"{name} is a {type(value).__name__}, from which the function would take once, when it is "
         f"compiled: every later step would have the same. {_way_out(value, name)}"

@@ -731,11 +731,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def __enter__(self) -> NoReturn:
-        """Refuses `with strategy:`.
-
-        Raises:
-          ContextError: Always.
-        """
+        """Refuses `with strategy:`."""
         raise ContextError(
             f"A strategy is made current by its scope, and {self!r} itself was passed to `with`. "
             "Write `with strategy.scope():`."
@@ -745,11 +741,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """Is never called."""
 
     def __copy__(self) -> Strategy:
-        """Refuses: a strategy's variables and programs belong to one object.
-
-        Raises:
-          ContextError: Always.
-        """
+        """Refuses: a strategy's variables and programs belong to one object."""
         raise ContextError(
             f"{self!r} can't be copied: its variables and programs belong to it. Use the strategy "
             "itself, or make another strategy."
@@ -760,11 +752,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         return self.__copy__()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be pickled: devices belong to a process.
-
-        Raises:
-          ContextError: Always.
-        """
+        """Refuses to be pickled: devices belong to a process."""
         raise ContextError(
             f"{self!r} can't be pickled: its devices, variables and programs belong to this "
             "process. Make a strategy in the process that needs one."

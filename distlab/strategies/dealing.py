@@ -48,10 +48,6 @@ class Dealing:
 
         Beside another variable, as an optimizer's slot is, its parts are like the other's. As in
         TensorFlow the partitioner is not asked then.
-
-        Args:
-          make: Makes a variable from its arguments.
-          arguments: The arguments of `Variable`, by name.
         """
         neighbours = _beside.get()
         if len(neighbours) > 1:

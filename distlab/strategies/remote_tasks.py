@@ -33,18 +33,10 @@ class CoordinatedTasks(RemoteTasks, Protocol):
         """Notes the strategy whose tasks these are."""
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns a closure as it travels to a worker.
-
-        Raises:
-          ArgumentTypeError: It can't.
-        """
+        """Returns a closure as it travels to a worker."""
 
     def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
-        """Returns a variable that each worker has for itself.
-
-        Args:
-          own: The coordinator's, which has the initial value.
-        """
+        """Returns a variable that each worker has for itself."""
 
     def serve(self, queue: Any) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""

@@ -87,11 +87,7 @@ class Choices:
         return _WORKERS if self.strategy == "MultiWorkerMirroredStrategy" else 1
 
     def checked(self) -> Choices:
-        """Returns the choices, with one replica for `OneDeviceStrategy`.
-
-        Raises:
-          ArgumentValueError: A choice is invalid, or two choices contradict each other.
-        """
+        """Returns the choices, with one replica for `OneDeviceStrategy`."""
         for name, most in (
             ("replicas", MOST_REPLICAS), ("batch", MOST_EXAMPLES), ("examples", MOST_EXAMPLES)
         ):  # fmt: skip

@@ -114,11 +114,7 @@ class RemoteWorkers:
 
     @contextlib.contextmanager
     def acting_as(self, number: int) -> Iterator[None]:
-        """Checks that this process is a worker.
-
-        Raises:
-          ContextError: It is another one, or none.
-        """
+        """Checks that this process is a worker."""
         if number != self._own:
             raise ContextError(
                 f"Worker {number} is another process. Schedule a function, which runs there."

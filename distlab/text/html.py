@@ -17,15 +17,7 @@ _FAINT: Final = "opacity:.7"
 
 
 def card(title: str, facts: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a title, a line of facts and a table.
-
-    Args:
-      title: The table's title.
-      facts: One line of facts.
-      headings: Names of the columns.
-      rows: Texts, one for each column; only the first 16 rows are shown, with the
-        number of those left out.
-    """
+    """Returns a title, a line of facts and a table."""
     kept = [list(row) for row in rows]
     left_out = len(kept) - _MOST_ROWS
     head = "".join(

@@ -20,13 +20,7 @@ def is_accuracy(name: str) -> bool:
 
 
 def by_interest(names: Iterable[str]) -> list[str]:
-    """Returns names with those first that people look for, else in their own order.
-
-    Example:
-      >>> from distlab.text.metric_names import by_interest
-      >>> by_interest(["norm/layer0", "norm/layer1", "val_acc", "loss/head", "accuracy", "loss"])
-      ['accuracy', 'loss', 'val_acc', 'loss/head', 'norm/layer0', 'norm/layer1']
-    """
+    """Returns names with those first that people look for, else in their own order."""
     return sorted(names, key=_rank)
 
 

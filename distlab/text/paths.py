@@ -14,16 +14,7 @@ _URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one str
 
 
 def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
-    """Returns why a path is refused that can't name a file of this machine.
-
-    Args:
-      path: The path.
-      what: What is read or written there.
-
-    Returns:
-      A message, of a URL such as `gs://bucket/name` and of what no name of a file contains; None
-      where the path is right.
-    """
+    """Returns why a path is refused that can't name a file of this machine."""
     named = os.fsdecode(path)
     if _URL.match(named):
         return (
@@ -51,11 +42,7 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
 
 
 def at_home(path: str) -> str:
-    """Returns a path with the user's home folder in place of a `~` that begins it, as a shell does.
-
-    Args:
-      path: The path. One of a user that does not exist stays as it is.
-    """
+    """Returns a path with the user's home folder in place of a `~` that begins it, as a shell does."""
     return os.path.expanduser(path)  # noqa: PTH111 - pathlib raises where there is no such user
 
 
@@ -63,23 +50,12 @@ def is_folder(path: Path) -> bool:
     """Returns whether a path is a folder; one that can't be looked for is none.
 
     `Path.is_dir` raises where a folder above may not be entered.
-
-    Args:
-      path: The path.
     """
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def search_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
-    """Returns why a path is refused, also if the system can't look for it: a name is too long.
-
-    Args:
-      path: The path.
-      what: What is read or written there.
-
-    Returns:
-      A message; None where the path is right, whether or not something is there.
-    """
+    """Returns why a path is refused, also if the system can't look for it: a name is too long."""
     if refusal := path_refusal(path, what):
         return refusal
     named = os.fsdecode(path)

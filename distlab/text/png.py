@@ -16,12 +16,7 @@ _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
 def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Returns a picture as a PNG file.
-
-    Args:
-      pixels: `(height, width)` greys, or `(height, width, channels)`: one grey; red, green and
-        blue; or these and opacity.
-    """
+    """Returns a picture as a PNG file."""
     height, width = pixels.shape[:2]
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
@@ -34,22 +29,12 @@ def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def data_uri(pixels: npt.NDArray[np.uint8]) -> str:
-    """Returns a picture as text for the `src` of an `img` element.
-
-    Args:
-      pixels: `(height, width, 4)`: red, green, blue and opacity.
-    """
+    """Returns a picture as text for the `src` of an `img` element."""
     return f"data:image/png;base64,{base64.b64encode(encode(pixels)).decode()}"
 
 
 def enlarge(pixels: npt.NDArray[Any], across: int, down: int) -> npt.NDArray[Any]:
-    """Returns a picture in which each pixel is a crisp rectangle.
-
-    Args:
-      pixels: `(height, width, ...)`.
-      across: Columns for each pixel.
-      down: Lines for each pixel.
-    """
+    """Returns a picture in which each pixel is a crisp rectangle."""
     return pixels.repeat(down, axis=0).repeat(across, axis=1)
 
 

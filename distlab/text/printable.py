@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Returns a text whose control characters can't reach the terminal, as in a Python string.
-
-    Args:
-      text: Any text, such as a name in a run that somebody else recorded.
-    """
+    """Returns a text whose control characters can't reach the terminal, as in a Python string."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text

@@ -13,20 +13,6 @@ def shown(value: Any, length: int = _LENGTH) -> str:
 
     Of JAX arrays and per-replica values, also inside of a list or a dict, only dtype and shape
     are shown: their numbers may be deleted, or on devices that are still busy.
-
-    Args:
-      value: The value.
-      length: The most letters of its `repr`.
-
-    Example:
-      >>> from distlab.text.shown import shown
-      >>> shown("epoch 1"), shown(10**5000), shown([1, 2, 10**5000])
-      ("'epoch 1'", '<int>', '[1, 2, <int>]')
-      >>> import jax.numpy as jnp
-      >>> gone = jnp.ones(2)
-      >>> gone.delete()
-      >>> shown(gone), shown({"x": gone})
-      ('a deleted array float32[2]', "{'x': a deleted array float32[2]}")
     """
     try:
         text = _Shortened(length).repr(value)
@@ -69,11 +55,6 @@ def shown_text(error: BaseException) -> str:
     """Returns an error's text, without surrogates, and whatever its class does.
 
     That of a group, as an `asyncio.TaskGroup` raises, goes on with its first three errors.
-
-    Example:
-      >>> from distlab.text.shown import shown_text
-      >>> shown_text(ValueError("no"))
-      'no'
     """
     try:
         text = str(error)
@@ -86,30 +67,10 @@ def shown_text(error: BaseException) -> str:
 
 
 def shown_clause(error: BaseException, length: int = 400) -> str:
-    """Returns an error's text for the middle of a message: without the full stop at its end.
-
-    Args:
-      error: The error.
-      length: The number of characters to show at most.
-
-    Example:
-      >>> from distlab.text.shown import shown_clause
-      >>> f"It can't be read: {shown_clause(ValueError('No.'))}. Write it again."
-      "It can't be read: No. Write it again."
-    """
+    """Returns an error's text for the middle of a message: without the full stop at its end."""
     return shown_text(error)[:length].rstrip(" .\n")
 
 
 def said_by_jax(error: BaseException, length: int = 400) -> str:
-    r"""Returns what JAX says of a value, for the middle of a message.
-
-    Args:
-      error: What it raised.
-      length: The number of characters to show at most.
-
-    Example:
-      >>> from distlab.text.shown import said_by_jax
-      >>> said_by_jax(TypeError("None is not a valid value. \n"))
-      'JAX says: None is not a valid value.'
-    """
+    r"""Returns what JAX says of a value, for the middle of a message."""
     return f"JAX says: {shown_clause(error, length)}."

@@ -50,12 +50,7 @@ def value_text(value: float) -> str:
 
 
 def dtype_text(dtype: str) -> str:
-    """Returns NumPy's names for the element types in a compiled program.
-
-    Args:
-      dtype: XLA's names such as `"f32"`, joined by `+` when there are several; any other
-        name is returned unchanged.
-    """
+    """Returns NumPy's names for the element types in a compiled program."""
     return "+".join(_dtype(name) for name in dtype.split("+"))
 
 
@@ -72,15 +67,6 @@ def plain(text: str, most: int = 60) -> str:
 
     Bokeh would render text between TeX delimiters as mathematics, and load MathJax for it;
     control characters would break a line.
-
-    Args:
-      text: Any text.
-      most: Length of the longest result; longer text is cut in its middle.
-
-    Example:
-      >>> from distlab.text.units import plain
-      >>> plain("first\nsecond"), plain("0123456789", 5)
-      ('first second', '01…89')
     """
     clean = "".join(letter if letter.isprintable() else " " for letter in text)
     for delimiter in _DELIMITERS:

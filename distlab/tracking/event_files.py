@@ -66,26 +66,14 @@ class EventFile:
     def image(
         self, step: int, name: str, png: bytes, size: tuple[int, int, int], unix_ns: int
     ) -> None:
-        """Adds a picture.
-
-        Args:
-          step: The step.
-          name: The picture's name.
-          png: The picture as a PNG file.
-          size: Its height, width and channels.
-          unix_ns: The time, in nanoseconds since 1970.
-        """
+        """Adds a picture."""
         height, width, channels = size
         sizes = _number(1, height) + _number(2, width) + _number(3, channels)
         summary = _bytes(1, _text(1, name) + _bytes(4, sizes + _bytes(4, png)))
         self._add(_time(unix_ns) + _number(2, step) + _bytes(5, summary))
 
     def flush(self) -> None:
-        """Writes what was added.
-
-        Raises:
-          OSError: It can't be written. It is dropped, and the file ends with a whole record.
-        """
+        """Writes what was added."""
         data = b"".join(self._pending)
         self._pending.clear()
         self._pending_bytes = 0

@@ -72,11 +72,7 @@ class Figures:
         self._memory["distlab/process_memory_bytes"] = event.process_memory_bytes
 
     def take(self, time_ns: int) -> dict[str, float]:
-        """Returns the window's numbers, and begins the next one.
-
-        Args:
-          time_ns: The window's end.
-        """
+        """Returns the window's numbers, and begins the next one."""
         if self._start_ns is None:
             return {}
         seconds = (time_ns - self._start_ns) / 1e9

@@ -72,11 +72,7 @@ class Relay:
             self._logger.flush()
 
     def finish(self, end: RunEnd | None) -> None:
-        """Passes on what was held back, and the end.
-
-        Args:
-          end: The run's end; None where it has none.
-        """
+        """Passes on what was held back, and the end."""
         self._take_batches(self._images.take())
         self._log_batch(self._last_step + 1)
         self._log_figures(self._newest_ns)

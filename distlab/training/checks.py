@@ -15,17 +15,7 @@ from distlab.text.shown import shown
 
 
 def require_count(name: str, value: Any, unit: str = "steps", *, optional: bool = False) -> None:
-    """Checks that an argument is a number of things, of at least one.
-
-    Args:
-      name: The argument's name.
-      value: Its value.
-      unit: What is counted.
-      optional: Whether it may be None.
-
-    Raises:
-      ArgumentValueError: It is something else.
-    """
+    """Checks that an argument is a number of things, of at least one."""
     if (value is None and optional) or is_positive_count(value):
         return
     or_none = " or None" if optional else ""
@@ -36,15 +26,7 @@ def require_count(name: str, value: Any, unit: str = "steps", *, optional: bool 
 
 
 def checked_total(name: str, value: Any) -> int:
-    """Returns a number of steps since the beginning, of any kind of whole number.
-
-    Args:
-      name: The argument's name.
-      value: Its value.
-
-    Raises:
-      ArgumentValueError: It is something else, or negative.
-    """
+    """Returns a number of steps since the beginning, of any kind of whole number."""
     try:
         total = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -58,11 +40,7 @@ def checked_total(name: str, value: Any) -> int:
 
 
 def require_iterable(name: str, value: Any) -> None:
-    """Checks that an argument can be iterated for batches.
-
-    Raises:
-      ArgumentTypeError: It can't.
-    """
+    """Checks that an argument can be iterated for batches."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
         raise ArgumentTypeError(
             f"{name} must be an iterable of batches, got {shown(value)}. Pass a distributed "
@@ -71,11 +49,7 @@ def require_iterable(name: str, value: Any) -> None:
 
 
 def require_end(dataset: Any) -> None:
-    """Checks that data which is to be evaluated to its end has one, as far as it is known.
-
-    Raises:
-      InvalidArgumentError: It has none.
-    """
+    """Checks that data which is to be evaluated to its end has one, as far as it is known."""
     if isinstance(dataset, DistributedDataset):
         endless = dataset.steps.endless
     else:
@@ -88,25 +62,13 @@ def require_end(dataset: Any) -> None:
 
 
 def require_function(name: str, value: Any) -> None:
-    """Checks that an argument can be called.
-
-    Raises:
-      ArgumentTypeError: It can't.
-    """
+    """Checks that an argument can be called."""
     if not callable(value):
         raise ArgumentTypeError(f"{name} must be a function, got {shown(value)}. Pass one by name.")
 
 
 def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Returns an argument that is an iterable of functions as a tuple; of None, without any.
-
-    Args:
-      name: The argument's name.
-      value: Its value.
-
-    Raises:
-      ArgumentTypeError: It is something else, such as a function that is in no list.
-    """
+    """Returns an argument that is an iterable of functions as a tuple; of None, without any."""
     try:
         functions = () if value is None else tuple(value)
     except TypeError:
@@ -120,17 +82,7 @@ def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 
 
 def require_kind(name: str, value: Any, kind: type, *, optional: bool = False) -> None:
-    """Checks that an argument is an object of a class.
-
-    Args:
-      name: The argument's name.
-      value: Its value.
-      kind: The class, which has a public name in `distlab`.
-      optional: Whether it may be None.
-
-    Raises:
-      ArgumentTypeError: It is something else.
-    """
+    """Checks that an argument is an object of a class."""
     if isinstance(value, kind) or (value is None and optional):
         return
     or_none = " or None" if optional else ""

@@ -257,11 +257,7 @@ class Controller:
 
 
 def _refuse_summaries(**given: Any) -> None:
-    """Checks that no argument of Orbit's summaries is given, which would write nothing here.
-
-    Raises:
-      UnsupportedError: One is.
-    """
+    """Checks that no argument of Orbit's summaries is given, which would write nothing here."""
     for name, value in given.items():
         if value is not None:
             raise UnsupportedError(
@@ -272,15 +268,7 @@ def _refuse_summaries(**given: Any) -> None:
 
 
 def _numbers(returned_by: str, outputs: Any) -> dict[str, float]:
-    """Returns those of the outputs that are numbers.
-
-    Args:
-      returned_by: The method of the user's that returned the outputs.
-      outputs: A mapping, or None.
-
-    Raises:
-      StructureError: They are something else.
-    """
+    """Returns those of the outputs that are numbers."""
     if outputs is not None and not hasattr(outputs, "items"):
         raise StructureError(
             f"{returned_by} must return a dict of numbers by name, or None, got {shown(outputs)}. "

@@ -383,19 +383,7 @@ def _parameters(fn: Callable[..., Any]) -> set[str]:
 def _called(
     name: str, known: tuple[str, ...], fn: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Calls a function of the user's with those of the known arguments that it wants.
-
-    Args:
-      name: What the function is to the estimator.
-      known: The names of the parameters that it may have.
-      fn: The function.
-      *args: Its positional arguments.
-      **kwargs: Its named arguments.
-
-    Raises:
-      ArgumentTypeError: It does not accept them.
-      Exception: The function raised it.
-    """
+    """Calls a function of the user's with those of the known arguments that it wants."""
     try:
         return fn(*args, **kwargs)
     except TypeError as error:

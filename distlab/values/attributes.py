@@ -12,20 +12,7 @@ from distlab.text.shown import said_by_jax
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:
-    """Returns an attribute of a user's object; the default where asking for it fails.
-
-    Args:
-      value: The object.
-      name: The attribute's name.
-      default: What an object without it has.
-
-    Example:
-      >>> from distlab.values.attributes import attribute
-      >>> class AttrDict(dict):
-      ...     __getattr__ = dict.__getitem__
-      >>> attribute(AttrDict(rate=0.1), "dtype"), attribute(AttrDict(rate=0.1), "rate")
-      (None, 0.1)
-    """
+    """Returns an attribute of a user's object; the default where asking for it fails."""
     try:
         return getattr(value, name, default)
     except Exception:  # noqa: BLE001 - any code of the user's
@@ -36,11 +23,6 @@ def why_no_array(value: Any, error: Exception, length: int = 400) -> str | None:
     """Returns what JAX's conversion says of a value that is no array; None for other errors.
 
     JAX looks for attributes of arrays first, so that an object may answer with its own error.
-
-    Args:
-      value: What JAX did not convert.
-      error: What the conversion raised.
-      length: The number of characters of JAX's text to show at most.
     """
     if isinstance(error, TypeError | ValueError | OverflowError):
         return said_by_jax(error, length)

@@ -41,16 +41,7 @@ def is_array_like(value: Any) -> bool:
 
 
 def require_alive(array: Any, what: str) -> None:
-    """Checks that an array has numbers, now or in the program that is being traced.
-
-    Args:
-      array: Any value.
-      what: What it is to the verb, such as `"The value to reduce"`.
-
-    Raises:
-      DonatedError: It is an array that was deleted, or donated to an earlier call.
-      ContextError: It was kept from a function that JAX has finished to trace.
-    """
+    """Checks that an array has numbers, now or in the program that is being traced."""
     if type(array) is ConcreteArray and array.is_deleted():
         raise DonatedError(
             f"{what} was deleted, or donated to an earlier call, so it can't be used again: "
@@ -64,16 +55,7 @@ def require_alive(array: Any, what: str) -> None:
 
 
 def require_plain_array(value: Any, what: str) -> None:
-    """Checks that a value, if it is an array of NumPy, is one that devices hold.
-
-    Args:
-      value: Any value.
-      what: What it is to the verb.
-
-    Raises:
-      ValueShapeError: It has a mask, fields, another byte order than the machine, or whole
-        numbers of 64 bits that JAX would cut.
-    """
+    """Checks that a value, if it is an array of NumPy, is one that devices hold."""
     refusal = refusal_on_devices(value, what)
     if refusal is not None:
         raise ValueShapeError(refusal)
@@ -88,12 +70,7 @@ def _is_of_host(part: Any) -> bool:
 
 
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
-    """Checks that a per-replica value has an array for each replica.
-
-    Raises:
-      StructureError: The number of components is wrong, or they differ in dtype or rank, or are
-        no numbers.
-    """
+    """Checks that a per-replica value has an array for each replica."""
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
         for part in value.stacked:
             if _is_of_host(part):
@@ -125,17 +102,7 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 def require_one_parameter(name: str, fn: Callable[..., Any], argument: str, example: str) -> None:
-    """Checks that a user's function accepts the one argument that it is called with.
-
-    Args:
-      name: The parameter that received the function.
-      fn: The function.
-      argument: What it is called with, such as `"a ValueContext"`.
-      example: How such a function begins.
-
-    Raises:
-      ArgumentTypeError: It accepts something else.
-    """
+    """Checks that a user's function accepts the one argument that it is called with."""
     try:
         inspect.signature(fn).bind(argument)
     except TypeError as error:
@@ -163,11 +130,7 @@ def function_source(fn: Callable[..., Any]) -> str:
 
 
 def require_plain(fn: Callable[..., Any], verb: str = "run") -> None:
-    """Checks that a call of a function, or of another object, runs its body.
-
-    Raises:
-      StructureError: It is a generator function or an async function.
-    """
+    """Checks that a call of a function, or of another object, runs its body."""
     called = _body(fn)
     if any(is_lazy(called) for is_lazy in _LAZY):
         raise StructureError(
@@ -193,12 +156,7 @@ def _body(fn: Any) -> Any:
 def checked_call(
     verb: str, fn: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns `args` as a tuple and `kwargs` as a dict, for a verb that calls `fn`.
-
-    Raises:
-      StructureError: `fn` is not a function.
-      ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
-    """
+    """Returns `args` as a tuple and `kwargs` as a dict, for a verb that calls `fn`."""
     if not callable(fn):
         raise StructureError(
             f"{verb} needs a function, got {shown(fn)}. Pass the function itself, and its "
@@ -218,15 +176,7 @@ def checked_call(
 
 
 def declared_array(value: Mirrored, label: str) -> jax.Array:
-    """Returns the array of a result that a replica function declares the same on all replicas.
-
-    Args:
-      value: The result.
-      label: Its path in the result of the function.
-
-    Raises:
-      StructureError: It holds no array and no number.
-    """
+    """Returns the array of a result that a replica function declares the same on all replicas."""
     try:
         return jnp.asarray(value.array)
     except (TypeError, ValueError, OverflowError) as error:
@@ -239,23 +189,14 @@ def declared_array(value: Mirrored, label: str) -> jax.Array:
 
 
 def as_numbers(value: Any, verb: str) -> jax.Array:
-    """Returns a leaf as an array of numbers.
-
-    Raises:
-      ValueShapeError: The leaf is neither an array of numbers nor a number.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns a leaf as an array of numbers."""
     array = as_array(value, verb)
     require_numbers(array, verb)
     return array
 
 
 def require_numbers(array: Any, verb: str) -> None:
-    """Checks that an array holds numbers.
-
-    Raises:
-      ValueShapeError: It holds random keys.
-    """
+    """Checks that an array holds numbers."""
     if jnp.issubdtype(array.dtype, jax.dtypes.extended):
         raise ValueShapeError(
             f"{verb} combines arrays of numbers, got one of {array.dtype}. Pass "
@@ -275,11 +216,7 @@ def summable(array: jax.Array, op: ReduceOp) -> jax.Array:
 
 
 def require_value(value: Any, verb: str) -> None:
-    """Checks that there is something to combine: a step that returns nothing has forgotten to.
-
-    Raises:
-      ValueShapeError: The value is None.
-    """
+    """Checks that there is something to combine: a step that returns nothing has forgotten to."""
     if value is None:
         raise ValueShapeError(
             f"{verb} combines arrays and numbers, got None, which a function without a return "
@@ -288,11 +225,7 @@ def require_value(value: Any, verb: str) -> None:
 
 
 def way_to_components(value: Any) -> str:
-    """Returns what to do where a plain value stands in for one with a component for each replica.
-
-    Args:
-      value: The plain value.
-    """
+    """Returns what to do where a plain value stands in for one with a component for each replica."""
     if isinstance(value, bool | int | float | complex):
         return (
             "run returns Python's numbers as they are. Return jnp.asarray(number) from the "
@@ -302,12 +235,7 @@ def way_to_components(value: Any) -> str:
 
 
 def as_array(value: Any, verb: str) -> jax.Array:
-    """Returns a leaf as an array.
-
-    Raises:
-      ValueShapeError: The leaf is neither an array nor a number.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns a leaf as an array."""
     require_alive(value, f"A value of {verb}")
     require_plain_array(value, f"A value of {verb}")
     require_nest(value, f"A value of {verb}")

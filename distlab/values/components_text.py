@@ -26,14 +26,7 @@ _FAILURES: Final = (RuntimeError, TypeError, ValueError, AttributeError, IndexEr
 def components_text(
     kind: str, components: Iterable[tuple[int, Any, tuple[Any, ...]]], count: int
 ) -> str:
-    """Returns the text of a distributed value, in TensorFlow's form.
-
-    Args:
-      kind: The name of its class.
-      components: For each replica its number, an array that holds its component, and the
-        component's place in that array: indices, and slices from the first element.
-      count: The number of components.
-    """
+    """Returns the text of a distributed value, in TensorFlow's form."""
     lines: list[str] = []
     for replica, array, place in components:
         if len(lines) == _MOST_COMPONENTS:

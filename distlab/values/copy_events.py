@@ -25,17 +25,7 @@ def announce(
     started: int,
     waiting: int = 0,
 ) -> None:
-    """Emits that a value was copied, while recording is on.
-
-    Args:
-      strategy: The strategy's number.
-      what: The value's name, such as that of a variable.
-      direction: The direction of the copy.
-      size: The bytes of one copy.
-      copies: The number of devices that received or sent it.
-      started: The monotonic time in nanoseconds at which it began.
-      waiting: The nanoseconds in which the caller waited for the value first.
-    """
+    """Emits that a value was copied, while recording is on."""
     recorder = sink.recorder()
     if recorder.enabled:
         recorder.emit(
@@ -54,14 +44,7 @@ def announce(
 
 
 def to_host(value: jax.Array, dtype: Any, *, strategy: int, what: str) -> np.ndarray:
-    """Waits for an array, copies it to the host and emits the copy.
-
-    Args:
-      value: The array.
-      dtype: The dtype of the result; None keeps that of the array.
-      strategy: The strategy's number.
-      what: The value's name, which the event carries.
-    """
+    """Waits for an array, copies it to the host and emits the copy."""
     if not sink.recorder().enabled:
         return np.asarray(value, dtype=dtype)
     started = time.monotonic_ns()

@@ -338,19 +338,7 @@ class Mirrored(DistributedValues):
 
 
 def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
-    """Places arrays on the replicas' devices as the components of a `PerReplica`.
-
-    Args:
-      components: Array-likes of one dtype and one rank, one for each local replica, in order.
-      mesh: The mesh of the replicas.
-
-    Raises:
-      StructureError: The components differ in dtype or in rank.
-      ValueShapeError: A component holds whole numbers that JAX would cut.
-
-    Warns:
-      GatheredWarning: A component is divided over several devices.
-    """
+    """Places arrays on the replicas' devices as the components of a `PerReplica`."""
     for component in {id(c): c for c in components if is_divided(c)}.values():
         warn_of_gathering("A component of a per-replica value", component)
     for component in components:
@@ -376,13 +364,6 @@ def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[t
     """Returns the shapes of the components of all replicas, in replica order.
 
     With several processes, all of them call it, and tell each other the shapes of their own.
-
-    Args:
-      columns: For each value the components of the local replicas.
-      mesh: The mesh of the replicas.
-
-    Raises:
-      StructureError: The processes' components differ in dtype or in rank.
     """
     own = [[[str(a.dtype), list(a.shape)] for a in column] for column in columns]
     processes = group.current()
@@ -403,13 +384,7 @@ def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[t
 
 
 def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh) -> PerReplica:
-    """Places arrays on the local replicas' devices, where the shapes of all are known.
-
-    Args:
-      arrays: Arrays of one dtype and one rank, one for each local replica, in order.
-      shapes: The shapes of all replicas' components.
-      mesh: The mesh of the replicas.
-    """
+    """Places arrays on the local replicas' devices, where the shapes of all are known."""
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
     rows = [
         jax.device_put(padded(array, largest)[None], device)
@@ -420,15 +395,7 @@ def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh
 
 
 def rebuilt(value: PerReplica | Mirrored, components: Sequence[Any]) -> PerReplica | Mirrored:
-    """Returns a distributed value of the same class and place with other components.
-
-    Args:
-      value: The value.
-      components: Array-likes of one dtype and one rank, one for each replica, in order.
-
-    Raises:
-      StructureError: The components differ in dtype or in rank.
-    """
+    """Returns a distributed value of the same class and place with other components."""
     array = value.stacked if isinstance(value, PerReplica) else value.array
     sharding = getattr(array, "sharding", None)
     if not isinstance(sharding, NamedSharding):  # being traced, or on the host
@@ -460,12 +427,7 @@ def _deleted(value: PerReplica | Mirrored, array: Any) -> DonatedError:
 
 
 def warn_of_gathering(what: str, array: jax.Array) -> None:
-    """Warns that a divided array is copied whole to each replica's device.
-
-    Args:
-      what: What the array is to the verb.
-      array: The divided array.
-    """
+    """Warns that a divided array is copied whole to each replica's device."""
     warn(
         f"{what} is divided over {len(array.sharding.device_set)} devices "
         f"({array.dtype}{list(array.shape)}), and is copied whole to each replica. Where that is "
@@ -476,11 +438,7 @@ def warn_of_gathering(what: str, array: jax.Array) -> None:
 
 
 def of_replica(components: tuple[Any, ...], replica: Any, array: Any) -> Any:
-    """Returns the component of a replica among those of this process.
-
-    Raises:
-      InvalidArgumentError: This process has no such replica.
-    """
+    """Returns the component of a replica among those of this process."""
     here = _replicas_here(array, len(components))
     number = isinstance(replica, int | np.integer) and not isinstance(replica, bool)
     if number and isinstance(array, np.ndarray):  # objects: of several workers, those of this one

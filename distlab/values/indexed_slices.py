@@ -65,16 +65,7 @@ class IndexedSlices:
 
 
 def require_rows(values: Any, indices: Any, verb: str) -> None:
-    """Checks that slices have an index for each row.
-
-    Args:
-      values: The rows.
-      indices: Their indices.
-      verb: What joins them.
-
-    Raises:
-      ValueShapeError: They have more or fewer, or the indices are no whole numbers.
-    """
+    """Checks that slices have an index for each row."""
     if not indices.ndim or not _have_indices(values, indices):
         raise ValueShapeError(_refusal(f"IndexedSlices of {verb}", values, indices))
 

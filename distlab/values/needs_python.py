@@ -22,14 +22,7 @@ NEEDS_PYTHON: Final = (
 def needs_python(
     fn: Callable[..., Any], verb: str, error: Exception, otherwise: str = ""
 ) -> NeedsPythonError:
-    """Returns the error that names the function, and what to use in place of Python.
-
-    Args:
-      fn: The function.
-      verb: What traces it.
-      error: What JAX raised.
-      otherwise: Another way, after a semicolon.
-    """
+    """Returns the error that names the function, and what to use in place of Python."""
     way = f"; {otherwise}" if otherwise else "."
     return NeedsPythonError(
         f"{function_name(fn)} needs a Python number or NumPy array while {verb} traces it, when "

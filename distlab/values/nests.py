@@ -23,30 +23,14 @@ _WITH_PARTS: Final = (tuple, OrderedDict, defaultdict)
 
 
 def require_nest(nest: Any, what: str) -> None:
-    """Checks that a value does not hold itself.
-
-    Args:
-      nest: Any value.
-      what: What it is to the verb, such as `"The value to reduce"`.
-
-    Raises:
-      StructureError: A list, tuple or dict in it holds itself.
-    """
+    """Checks that a value does not hold itself."""
     if _may_be_endless(nest):
         explain(nest, what)
 
 
 @contextmanager
 def taken_apart(nest: Any, what: str) -> Iterator[None]:
-    """Checks that a value does not hold itself, and tells errors of JAX that its keys cause.
-
-    Args:
-      nest: What JAX takes apart inside.
-      what: What it is to the verb.
-
-    Raises:
-      StructureError: A list, tuple or dict in it holds itself, or has keys that can't be sorted.
-    """
+    """Checks that a value does not hold itself, and tells errors of JAX that its keys cause."""
     require_nest(nest, what)
     try:
         yield
@@ -57,16 +41,7 @@ def taken_apart(nest: Any, what: str) -> Iterator[None]:
 
 
 def explain(nest: Any, what: str, error: Exception | None = None) -> None:
-    """Raises an error that says why JAX can't take a nest apart, if it is the nest's fault.
-
-    Args:
-      nest: The nest.
-      what: What it is to the verb.
-      error: What JAX raised.
-
-    Raises:
-      StructureError: A list, tuple or dict in it holds itself, or has keys that can't be sorted.
-    """
+    """Raises an error that says why JAX can't take a nest apart, if it is the nest's fault."""
     above: dict[int, str] = {}
     seen: set[int] = set()
     stack: list[tuple[Any, Iterator[tuple[str, Any]]]] = [((), iter([("", nest)]))]

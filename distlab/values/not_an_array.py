@@ -59,22 +59,13 @@ class NotAnArray:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        """Returns true, so that `value or default` works as with tf.distribute's values.
-
-        Raises:
-          StructureError: Each replica has a truth value or a count: `while not_done:` would never
-            end, and `if any_wrong:` would always hold.
-        """
+        """Returns true, so that `value or default` works as with tf.distribute's values."""
         if self.is_flag():
             self._refuse()
         return True
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Tells of the attributes of arrays why there is none.
-
-        Raises:
-          AttributeError: Always.
-        """
+        """Tells of the attributes of arrays why there is none."""
         if name in _OF_ARRAYS or (not name.startswith("_") and hasattr(jax.Array, name)):
             raise AttributeError(
                 f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. "

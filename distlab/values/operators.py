@@ -68,11 +68,7 @@ class ArrayOperators:
         """Returns the array that operations apply to."""
 
     def __jax_array__(self) -> jax.Array:
-        """Converts this object for operations of JAX, which in a forked child would never end.
-
-        Raises:
-          ContextError: This is a forked child.
-        """
+        """Converts this object for operations of JAX, which in a forked child would never end."""
         in_flight.require_not_forked()
         return self.value()
 
@@ -107,11 +103,7 @@ class ArrayOperators:
             raise AttributeError(told)
 
         def __setitem__(self, index: Any, value: Any) -> NoReturn:
-            """Refuses to assign elements, as `tf.Variable` and JAX's arrays do.
-
-            Raises:
-              ArgumentTypeError: Always.
-            """
+            """Refuses to assign elements, as `tf.Variable` and JAX's arrays do."""
             del value
             raise ArgumentTypeError(
                 f"A {type(self).__name__} is assigned as a whole, got an assignment to its "
@@ -239,11 +231,7 @@ class ArrayOperators:
     __hash__ = object.__hash__
 
     def _refuse_in_place(self, _: Any) -> NoReturn:
-        """Refuses `v += x`, which would make `v` another name for a new array.
-
-        Raises:
-          UnsupportedError: Always, as in TensorFlow.
-        """
+        """Refuses `v += x`, which would make `v` another name for a new array."""
         raise UnsupportedError(
             f"{self!r} can't be changed by an operator such as +=. Write v.assign_add(x), "
             "v.assign_sub(x) or v.assign(v * x); for a new array write w = v + x."

@@ -9,12 +9,7 @@ from distlab.devices.key_data import is_key, through_data
 
 
 def padded(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Returns an array padded at the ends of its axes; keys with keys of zeros.
-
-    Args:
-      array: The array.
-      shape: The shape to which it is padded.
-    """
+    """Returns an array padded at the ends of its axes; keys with keys of zeros."""
     if array.shape == tuple(shape):
         return array
     if is_key(array):

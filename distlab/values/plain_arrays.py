@@ -27,11 +27,7 @@ def are_of_devices(dtype: np.dtype[Any]) -> bool:
 
 
 def is_packed(dtype: Any) -> bool:
-    """Returns whether several numbers of a dtype, such as int4, have one byte on devices.
-
-    Args:
-      dtype: A dtype, also that of random keys.
-    """
+    """Returns whether several numbers of a dtype, such as int4, have one byte on devices."""
     if not isinstance(dtype, np.dtype) or dtype.kind != "V" or not jnp.issubdtype(dtype, np.number):
         return False
     limits: Any = jnp.iinfo if jnp.issubdtype(dtype, np.integer) else jnp.finfo
@@ -50,11 +46,7 @@ def is_of_integers(value: Any) -> bool:
 
 
 def unshared(value: Any) -> Any:
-    """Returns a value, of an array of NumPy a copy: JAX may use its memory, its owner write to it.
-
-    Args:
-      value: Any value.
-    """
+    """Returns a value, of an array of NumPy a copy: JAX may use its memory, its owner write to it."""
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 
@@ -62,10 +54,6 @@ def refusal_of(value: Any, what: str) -> str | None:
     """Returns why no array of numbers can be made of a value; None for what may be one.
 
     A masked array would lose its mask, and no device holds an array with fields.
-
-    Args:
-      value: Any value.
-      what: What it is to the verb.
     """
     if is_of_integers(value):
         return (
@@ -91,10 +79,6 @@ def refusal_on_devices(value: Any, what: str) -> str | None:
 
     Files of other machines have numbers in another byte order, of which a device would take the
     bytes as they lie. Datasets convert them. Texts and objects never come to devices.
-
-    Args:
-      value: Any value.
-      what: What it is to the verb.
     """
     if not isinstance(value, np.ndarray | np.generic) or not is_plain(value):
         return refusal_of(value, what)

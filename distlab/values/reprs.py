@@ -195,13 +195,7 @@ def _device_name(piece: Any) -> str:
 
 
 def _numbers_text(piece: Any, shape: tuple[int, ...], *, in_row: bool = False) -> str:
-    """Returns the first numbers of a component, if they are computed and cheap to read.
-
-    Args:
-      piece: The component, or the row at whose start it is; None when deleted.
-      shape: The shape of the component.
-      in_row: Whether `piece` is the row.
-    """
+    """Returns the first numbers of a component, if they are computed and cheap to read."""
     if piece is None or 0 in shape:
         return "\u2013"
     try:

@@ -16,11 +16,7 @@ class Sealed:
     __slots__ = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that the class is one of distlab's.
-
-        Raises:
-          ArgumentTypeError: It is not.
-        """
+        """Checks that the class is one of distlab's."""
         super().__init_subclass__(**kwargs)
         if not cls.__module__.startswith("distlab."):
             base = next(b.__name__ for b in cls.__mro__ if b.__module__.startswith("distlab."))

@@ -45,11 +45,7 @@ class Sharded(DistributedValues):
         return self.array.dtype, self.array.ndim
 
     def component(self, replica: Any) -> Any:
-        """Returns one replica's part.
-
-        Args:
-          replica: The replica's number, an int: functions receive their parts as arrays.
-        """
+        """Returns one replica's part."""
         return of_replica(self.values, replica, self.array)
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
@@ -67,17 +63,7 @@ class Sharded(DistributedValues):
 
 
 def as_distributed(value: Any, mesh: ReplicaMesh, what: str) -> Any:
-    """Returns an array that the user divided over the replicas as a distributed value.
-
-    Args:
-      value: A leaf of what a verb received. All but divided arrays are returned unchanged.
-      mesh: The replicas' devices.
-      what: What it is to the verb, such as `"The value to reduce"`.
-
-    Raises:
-      ShardingError: The array is divided otherwise than into one part for each replica.
-      ValueShapeError: The array is that of all components of a per-replica value.
-    """
+    """Returns an array that the user divided over the replicas as a distributed value."""
     if mesh.replicas == 1 or not isinstance(value, jax.Array | np.ndarray):
         return value
     require_no_stack(value, what)

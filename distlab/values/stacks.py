@@ -58,15 +58,7 @@ def is_stack(array: Any) -> bool:
 
 
 def require_no_stack(array: Any, what: str) -> None:
-    """Checks that a value is not the array inside a per-replica value.
-
-    Args:
-      array: Any value.
-      what: What it is to the verb, such as `"The value to reduce"`.
-
-    Raises:
-      ValueShapeError: It holds the components of a per-replica value.
-    """
+    """Checks that a value is not the array inside a per-replica value."""
     if is_stack(array):
         raise ValueShapeError(
             f"{what} is the array of all components of a per-replica value, {array.dtype}"

@@ -17,14 +17,6 @@ def require_kept(value: Any, what: str, kind: type[DistlabError] = ValueShapeErr
     """Checks that a value holds the same numbers on a device.
 
     JAX keeps the low bits of each number without a word: of 2**40 nothing.
-
-    Args:
-      value: Any value.
-      what: What it is to the verb.
-      kind: The class of the error.
-
-    Raises:
-      DistlabError: It holds whole numbers that JAX would cut. The error is of the class `kind`.
     """
     if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
         return

@@ -21,16 +21,7 @@ _LEAST_SENT_BY_DEVICES: Final = 1 << 16
 
 
 def chiefs_value(value: jax.Array, name: str, mesh: ReplicaMesh) -> jax.Array:
-    """Returns the value that the chief passes, as TensorFlow does. All processes call it.
-
-    Args:
-      value: The value of this process, of which the others use the shape and dtype alone.
-      name: The variable's name.
-      mesh: The replicas' devices.
-
-    Raises:
-      StructureError: The chief makes another variable, or one of another shape or dtype.
-    """
+    """Returns the value that the chief passes, as TensorFlow does. All processes call it."""
     processes = group.current()
     if processes is None:
         return value

@@ -28,18 +28,7 @@ class _Typed(Protocol):
 
 
 def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
-    """Returns an array-like or a variable as an array.
-
-    Args:
-      value: The array-like or variable.
-      dtype: The dtype of the result; None keeps that of the value.
-      what: The name of the variable or verb, for the message.
-
-    Raises:
-      ValueShapeError: The value is neither an array nor numbers, or is the array of all
-        components of a per-replica value.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns an array-like or a variable as an array."""
     if isinstance(value, ArrayOperators):
         value = value.value()
     require_alive(value, f"The value of {what}")
@@ -69,14 +58,6 @@ def _require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
 
     `jnp.asarray(1.5, dtype="int32")` is 1, and 300 is 44 in uint8. Arrays have a dtype of their
     own, and whoever converts them says so.
-
-    Args:
-      value: An array-like; anything but Python's numbers and lists of them passes.
-      dtype: The dtype.
-      what: The name of the variable or verb, for the message.
-
-    Raises:
-      ValueShapeError: A number would become another one.
     """
     if not isinstance(value, bool | int | float | complex | list | tuple):
         return
@@ -148,16 +129,7 @@ _ADDING: Final = ("assign_add", "assign_sub")
 
 
 def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
-    """Returns a value as an array that can be assigned to a variable.
-
-    Args:
-      variable: The variable.
-      value: The value.
-      verb: The name of the verb, for the message.
-
-    Raises:
-      ValueShapeError: The shape or dtype is not the variable's.
-    """
+    """Returns a value as an array that can be assigned to a variable."""
     array = as_value(value, None, f"{variable.name}.{verb}")
     keys = jnp.issubdtype(variable.dtype, jax.dtypes.prng_key)
     if verb in _ADDING and (keys or variable.dtype == bool):

@@ -65,11 +65,7 @@ def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractCont
 
 
 def chained(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that makes a variable with the creators of this thread's scopes.
-
-    Args:
-      make: Makes the variable in the end, from keyword arguments.
-    """
+    """Returns a function that makes a variable with the creators of this thread's scopes."""
     for creator in _creators.get():
         make = partial(_made_by, creator, make)
     return make

@@ -126,11 +126,7 @@ class TracedFrame(_FrameOfTrace):
         self._values = values
 
     def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns the traced value of a variable.
-
-        Raises:
-          ContextError: The variable was made during this trace.
-        """
+        """Returns the traced value of a variable."""
         self.note_kept()
         if variable in self.written:
             return self.written[variable]
@@ -151,12 +147,7 @@ class TracedFrame(_FrameOfTrace):
         return self._values[variable]
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        """Assigns the traced value of a variable.
-
-        Raises:
-          ContextError: The call is inside a transformation in the function (scan, cond,
-            jit, grad), whose traced values can't leave it.
-        """
+        """Assigns the traced value of a variable."""
         if isinstance(variable.storage, RemoteStorage):
             self.update(variable, Operation("assign", (value,)))
             return
@@ -210,11 +201,7 @@ class LoopFrame(_FrameOfTrace):
         kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:
-        """Refuses: the operations of all iterations would be one assignment, and lose others'.
-
-        Raises:
-          UnsupportedError: Always.
-        """
+        """Refuses: the operations of all iterations would be one assignment, and lose others'."""
         raise UnsupportedError(
             f"{variable.name} is on a parameter server, which {operation.verb} in dl.scan can't "
             "reach. Call strategy.run for each step, or sum up what to add in the carry and add "
@@ -268,11 +255,7 @@ class EagerFrame:
             return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
 
     def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
-        """Writes a copy.
-
-        Raises:
-          ContextError: The value is being traced.
-        """
+        """Writes a copy."""
         if isinstance(value, jax.core.Tracer):
             raise ContextError(
                 f"{variable.name} was assigned inside jax.jit, grad, scan or another "

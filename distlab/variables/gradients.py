@@ -24,15 +24,7 @@ assigned from each other.
 
 
 def warn_of_constant(variable: Any, value: jax.Array) -> None:
-    """Warns where a variable is read in a function that is differentiated by its value.
-
-    Args:
-      variable: The variable.
-      value: What was read of it.
-
-    Warns:
-      GradientWarning: What was read of it, or itself, is an argument of `jax.grad` or the like.
-    """
+    """Warns where a variable is read in a function that is differentiated by its value."""
     arguments = jax_internals.differentiated()
     if not any(one is variable or _is_of(one, variable) for one in arguments):
         _note(variable, value)

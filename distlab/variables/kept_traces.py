@@ -51,11 +51,7 @@ def note_assigned() -> None:
 
 @contextlib.contextmanager
 def apart(*, replica_function: bool) -> Iterator[None]:
-    """Uses no kept trace that holds a variable in a block of code.
-
-    Args:
-      replica_function: Whether the block is one that reads variables; else no number is taken.
-    """
+    """Uses no kept trace that holds a variable in a block of code."""
     outer = _thread.number
     _thread.number = _process.unused if replica_function else 0
     try:

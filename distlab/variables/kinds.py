@@ -69,18 +69,7 @@ class VariableAggregation(enum.Enum):
 def require_kind_of(
     dtype: Any, name: str, aggregation: VariableAggregation, *, on_read: bool
 ) -> None:
-    """Checks that a distributed variable of a dtype can be of a kind.
-
-    Args:
-      dtype: The variable's dtype.
-      name: Its name.
-      aggregation: How the replicas' values become one.
-      on_read: Whether each replica writes a copy of its own.
-
-    Raises:
-      ValueShapeError: Random keys would be added, or each replica have its own; or integers would
-        be averaged.
-    """
+    """Checks that a distributed variable of a dtype can be of a kind."""
     adds = aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) and (adds or on_read):
         kind = f"aggregation {aggregation.name}" if adds else "synchronization ON_READ"
@@ -97,11 +86,7 @@ def require_kind_of(
 
 
 def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:
-    """Checks the kinds of a new variable.
-
-    Raises:
-      ArgumentTypeError: A kind is not a member of its enum.
-    """
+    """Checks the kinds of a new variable."""
     for what, given, default in (
         ("synchronization", synchronization, VariableSynchronization.AUTO),
         ("aggregation", aggregation, VariableAggregation.NONE),

@@ -34,9 +34,5 @@ class Operation(NamedTuple):
     operands: tuple[Any, ...]
 
     def applied_to(self, value: Any) -> Any:
-        """Returns the new value.
-
-        Args:
-          value: The present one; `assign` does not need it.
-        """
+        """Returns the new value."""
         return COMBINE[self.verb](value, *self.operands)

@@ -32,13 +32,7 @@ _noting = _Noting()
 
 
 def note(variable: object, name: str, holder: Holder) -> None:
-    """Notes that the function that is being traced reads an array from outside.
-
-    Args:
-      variable: The variable of another library, which the holder keeps alive.
-      name: Its name, for messages.
-      holder: What reads and assigns it.
-    """
+    """Notes that the function that is being traced reads an array from outside."""
     if _noting.read is not None:
         _noting.read.setdefault(id(variable), (name, holder))
 

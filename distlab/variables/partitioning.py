@@ -23,11 +23,7 @@ _numbers = itertools.count()
 
 
 def require_partitioner(partitioner: Any) -> None:
-    """Checks that a partitioner can be called.
-
-    Raises:
-      ArgumentTypeError: It can't, or is the class of one.
-    """
+    """Checks that a partitioner can be called."""
     if not callable(partitioner) or isinstance(partitioner, type):
         raise ArgumentTypeError(
             "variable_partitioner must be a function of a shape and a dtype, got "
@@ -37,11 +33,7 @@ def require_partitioner(partitioner: Any) -> None:
 
 
 def by(partitioner: Callable[..., Any]) -> Partition:
-    """Returns the rows of each part by a partitioner, as TensorFlow deals them out.
-
-    Args:
-      partitioner: Returns the number of parts along each axis.
-    """
+    """Returns the rows of each part by a partitioner, as TensorFlow deals them out."""
 
     def rows_of_parts(shape: tuple[int, ...], dtype: Any) -> list[int]:
         if not shape or not shape[0]:
@@ -53,12 +45,7 @@ def by(partitioner: Callable[..., Any]) -> Partition:
 
 
 def sizes(rows: int, parts: int) -> list[int]:
-    """Returns the rows of each part: equal ones, and where they differ by one, larger ones first.
-
-    Args:
-      rows: The number of rows.
-      parts: The number of parts, at least one.
-    """
+    """Returns the rows of each part; where they differ by one, larger ones come first."""
     base, more = divmod(rows, parts)
     return [base + (number < more) for number in range(parts)]
 
@@ -66,19 +53,7 @@ def sizes(rows: int, parts: int) -> list[int]:
 def made(
     make: Callable[[int, dict[str, Any]], Variable], arguments: dict[str, Any], partition: Partition
 ) -> Variable | ShardedVariable:
-    """Returns a new variable, whole or in parts.
-
-    Args:
-      make: Makes a part from its number and the arguments of `Variable`. A whole variable is
-        part 0.
-      arguments: The arguments of the variable.
-      partition: Returns the rows of its parts.
-
-    Raises:
-      ValueShapeError: The initial value is neither an array nor numbers.
-      ArgumentTypeError: The partitioner returned no list.
-      ArgumentValueError: It divides another axis than the first one.
-    """
+    """Returns a new variable, whole or in parts."""
     value = arguments["initial_value"]
     if jax_internals.being_staged():
         return make(0, arguments)  # which says why not
@@ -115,12 +90,7 @@ def _in_parts(
 
 
 def _checked_counts(counts: Any, shape: tuple[int, ...]) -> list[int]:
-    """Returns what a partitioner returned, as whole numbers.
-
-    Raises:
-      ArgumentTypeError: It is no list of whole numbers.
-      ArgumentValueError: It divides another axis than the first one, or into no parts.
-    """
+    """Returns what a partitioner returned, as whole numbers."""
     if isinstance(counts, np.ndarray):
         counts = counts.tolist()
     numbers = isinstance(counts, list | tuple) and all(

@@ -70,12 +70,7 @@ class PerWorkerVariable(ArrayOperators, Sealed):
         return False
 
     def read_all(self) -> list[jax.Array]:
-        """Returns the value of every worker, in the order of workers.
-
-        Raises:
-          ContextError: A worker in another process than the coordinator's reads those of others.
-          ClusterError: A worker is lost, and did not come back in time.
-        """
+        """Returns the value of every worker, in the order of workers."""
         return self._read_all()
 
     def value(self) -> jax.Array:

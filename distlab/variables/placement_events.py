@@ -15,12 +15,7 @@ from distlab.variables.protocol import StoredVariable
 
 
 def announce(variable: StoredVariable, number: int) -> None:
-    """Emits the placement of a new variable, and later the release of its memory.
-
-    Args:
-      variable: The variable.
-      number: The variable's number in this process.
-    """
+    """Emits the placement of a new variable, and later the release of its memory."""
     recorder = sink.recorder()
     if not recorder.enabled:
         return

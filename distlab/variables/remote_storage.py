@@ -96,11 +96,7 @@ class ValueServers(Protocol):
         """Returns the bytes of each part's values, by one call of each server."""
 
     def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
-        """Changes values, by one call of each server.
-
-        Args:
-          parts: The operations of each server, and the bytes of their operands.
-        """
+        """Changes values, by one call of each server."""
 
     def forget(self, key: Key) -> None:
         """Frees a value that nothing refers to any more. Never waits."""
@@ -138,14 +134,7 @@ class RemoteStorage:
 
     @classmethod
     def made(cls, servers: ValueServers, value: jax.Array, name: str, server: int) -> RemoteStorage:
-        """Returns a new storage, whose value is freed with it.
-
-        Args:
-          servers: The parameter servers.
-          value: The initial value.
-          name: The variable's name.
-          server: The number of the server.
-        """
+        """Returns a new storage, whose value is freed with it."""
         storage = cls(servers, servers.make(np.asarray(value), server), name)
         weakref.finalize(storage, servers.forget, storage.key).atexit = False
         return storage

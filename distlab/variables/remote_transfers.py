@@ -139,22 +139,14 @@ class RemoteChanges:
         self.arrays = len(self._stretches)
 
     def join(self, operands: Sequence[Any]) -> list[jax.Array]:
-        """Returns operands as flat arrays.
-
-        Args:
-          operands: The operands of all operations, in order.
-        """
+        """Returns operands as flat arrays."""
         return [
             jnp.concatenate([operands[member].reshape(-1) for member in stretch.members])
             for stretch in self._stretches
         ]
 
     def send(self, flat: Sequence[Any]) -> None:
-        """Sends the operations to the servers, by one call of each.
-
-        Args:
-          flat: What `join` returned, computed.
-        """
+        """Sends the operations to the servers, by one call of each."""
         buffers: list[list[np.ndarray]] = [[] for _ in self._parts]
         for array, stretch in zip(flat, self._stretches, strict=True):
             buffers[stretch.part].append(np.asarray(array).view(np.uint8))

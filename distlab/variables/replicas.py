@@ -27,12 +27,7 @@ from distlab.variables.scattering import Rows
 
 
 def made_once(make: Callable[[], Any], name: str) -> Any:
-    """Makes one object for all replicas when a replica function makes it.
-
-    Args:
-      make: Makes the object, in cross-replica context.
-      name: The name of the object, for messages.
-    """
+    """Makes one object for all replicas when a replica function makes it."""
     merging = scopes.merging()
     if merging is not None:
         return merging.create(make, name)
@@ -44,18 +39,7 @@ def made_once(make: Callable[[], Any], name: str) -> Any:
 def assigned(
     variable: StoredVariable, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
 ) -> jax.Array:
-    """Returns the value for this replica's copy when every replica assigns one.
-
-    Args:
-      variable: The variable.
-      operand: What this replica passes.
-      array: The same as an array.
-      verb: The name of the verb.
-      context: The replica's context.
-
-    Raises:
-      ValueShapeError: The variable's aggregation can't reduce the values.
-    """
+    """Returns the value for this replica's copy when every replica assigns one."""
     if context.num_replicas_in_sync == 1:
         return array
     if not variable.strategy.distributed:
@@ -82,16 +66,7 @@ def assigned(
 
 
 def assigned_rows(variable: StoredVariable, rows: Rows, context: ReplicaContext) -> Rows:
-    """Returns the rows for this replica's copy when every replica assigns some.
-
-    Args:
-      variable: The variable.
-      rows: What this replica passes.
-      context: The replica's context.
-
-    Raises:
-      ValueShapeError: The variable has one copy and no aggregation.
-    """
+    """Returns the rows for this replica's copy when every replica assigns some."""
     replicas = context.num_replicas_in_sync
     if replicas == 1:
         return rows
@@ -108,14 +83,7 @@ def assigned_rows(variable: StoredVariable, rows: Rows, context: ReplicaContext)
 def in_turn(
     variable: StoredVariable, array: jax.Array, verb: str, context: ReplicaContext
 ) -> jax.Array:
-    """Returns what to assign after each replica has assigned one copy, one after another.
-
-    Args:
-      variable: The variable.
-      array: What this replica passes.
-      verb: The name of the verb.
-      context: The replica's context.
-    """
+    """Returns what to assign after each replica has assigned one copy, one after another."""
     if frames.is_eager():
         return array  # eager replicas assign it one after another
     collectives = context.collectives
@@ -126,17 +94,7 @@ def in_turn(
 def aggregate(
     variable: StoredVariable, array: jax.Array, collectives: Collectives, verb: str
 ) -> jax.Array:
-    """Returns the replicas' values as one, by the variable's aggregation.
-
-    Args:
-      variable: The variable.
-      array: This replica's value.
-      collectives: The replicas' collectives.
-      verb: The name of the verb.
-
-    Raises:
-      ValueShapeError: The aggregation is NONE, or SUM of truth values.
-    """
+    """Returns the replicas' values as one, by the variable's aggregation."""
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, verb))
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
@@ -147,17 +105,7 @@ def aggregate(
 
 
 def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) -> jax.Array:
-    """Returns the value of each copy for a value assigned in cross-replica context.
-
-    Args:
-      variable: The variable.
-      array: The value.
-      verb: The name of the verb.
-
-    Raises:
-      ValueShapeError: The copies are ON_READ with SUM, and the verb is not `assign`, or they are
-        truth values, which can't be divided.
-    """
+    """Returns the value of each copy for a value assigned in cross-replica context."""
     if not variable.on_read or variable.aggregation is not VariableAggregation.SUM:
         return array
     if verb != "assign":
@@ -170,14 +118,7 @@ def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) ->
 
 
 def aggregated_copies(variable: StoredVariable) -> jax.Array:
-    """Returns the copies of an ON_READ variable as one value, on the first local device.
-
-    Args:
-      variable: The variable.
-
-    Raises:
-      ValueShapeError: The aggregation is NONE, or SUM of truth values.
-    """
+    """Returns the copies of an ON_READ variable as one value, on the first local device."""
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, "read_value"))
     _require_sum(variable, "read_value")
@@ -197,17 +138,7 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
 
 
 def require_own_copies(variable: StoredVariable, value: DistributedValues, verb: str) -> None:
-    """Checks that a distributed value has a component for each copy of a variable.
-
-    Args:
-      variable: The variable.
-      value: The value.
-      verb: The name of the verb.
-
-    Raises:
-      ValueShapeError: The variable's copies are not the replicas', or are ON_READ.
-      StructureError: The value has components for another number of replicas.
-    """
+    """Checks that a distributed value has a component for each copy of a variable."""
     if isinstance(value, Mirrored):
         return
     if variable.on_read or variable.storage.layout.one_copy:

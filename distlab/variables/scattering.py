@@ -182,11 +182,7 @@ class Scatters(ABC):
 
 
 def require_slices(name: str, kind: str, slices: Any) -> IndexedSlices:
-    """Returns the slices that a scatter received.
-
-    Raises:
-      ArgumentTypeError: It received something else.
-    """
+    """Returns the slices that a scatter received."""
     if not isinstance(slices, IndexedSlices):
         raise ArgumentTypeError(
             f"{name}.scatter_{kind} needs distlab.IndexedSlices(values, indices), got a "
@@ -198,11 +194,7 @@ def require_slices(name: str, kind: str, slices: Any) -> IndexedSlices:
 def require_kind(
     name: str, kind: str, aggregation: VariableAggregation, *, on_read: bool, mirrored: bool
 ) -> None:
-    """Checks that a kind of scatter has a meaning for a kind of variable.
-
-    Raises:
-      UnsupportedError: It has none.
-    """
+    """Checks that a kind of scatter has a meaning for a kind of variable."""
     if on_read:
         raise UnsupportedError(
             f"{name}.scatter_{kind}: a variable with synchronization ON_READ can't be assigned row "
@@ -219,12 +211,7 @@ def require_kind(
 def checked_rows(
     name: str, kind: str, slices: IndexedSlices, shape: tuple[int, ...], dtype: Any
 ) -> Rows:
-    """Returns rows and indices as arrays that fit a variable.
-
-    Raises:
-      ValueShapeError: They do not fit.
-      InvalidArgumentError: An index is outside of the variable.
-    """
+    """Returns rows and indices as arrays that fit a variable."""
     indices, values = jnp.asarray(slices.indices), jnp.asarray(slices.values)
     weak = values.aval.weak_type or not hasattr(slices.values, "dtype")
     if (
@@ -244,12 +231,7 @@ def checked_rows(
 
 
 def scattered_nd(name: str, kind: str, array: jax.Array, indices: Any, updates: Any) -> jax.Array:
-    """Returns an array with some elements or slices combined.
-
-    Raises:
-      ValueShapeError: The shapes do not fit.
-      InvalidArgumentError: An index is outside of the array.
-    """
+    """Returns an array with some elements or slices combined."""
     where, values = jnp.asarray(indices), jnp.asarray(updates)
     depth = where.shape[-1] if where.ndim else 0
     weak = values.aval.weak_type or not hasattr(updates, "dtype")
@@ -288,15 +270,7 @@ def aggregated(
 def _require_inside(
     name: str, verb: str, indices: Any, shape: tuple[int, ...], *, axes: int
 ) -> None:
-    """Checks indices whose numbers are known.
-
-    Args:
-      name: The name of the variable.
-      verb: The name of the verb.
-      indices: As the user gave them; those of several axes are `[..., axes]`.
-      shape: The shape of the variable.
-      axes: How many of its axes are indexed.
-    """
+    """Checks indices whose numbers are known."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(indices)):
         return
     given = np.asarray(indices)

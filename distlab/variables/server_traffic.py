@@ -67,38 +67,17 @@ class WorkerTraffic:
         self._seen: dict[Hashable, int] = {}
 
     def read(self, server: int, value: Hashable, version: int, size: int) -> None:
-        """Counts a value that was received.
-
-        Args:
-          server: The server's number.
-          value: What tells the value from others.
-          version: The version that was received.
-          size: Its bytes.
-        """
+        """Counts a value that was received."""
         self.read_all(server, (value,), (version,), size)
 
     def changed(self, server: int, value: Hashable, before: int, size: int) -> None:
-        """Counts a change of a value.
-
-        Args:
-          server: The server's number.
-          value: What tells the value from others.
-          before: The version that was changed.
-          size: Bytes of the operands.
-        """
+        """Counts a change of a value."""
         self.changed_all(server, (value,), (before,), size)
 
     def read_all(
         self, server: int, values: Sequence[Hashable], versions: Sequence[int], size: int
     ) -> None:
-        """Counts values that were received together, as `read` does one by one.
-
-        Args:
-          server: The server's number.
-          values: What tells each value from others.
-          versions: The version of each.
-          size: The bytes of all.
-        """
+        """Counts values that were received together, as `read` does one by one."""
         link = self._link(server)
         link.reads += len(values)
         link.read_bytes += size
@@ -107,14 +86,7 @@ class WorkerTraffic:
     def changed_all(
         self, server: int, values: Sequence[Hashable], before: Sequence[int], size: int
     ) -> None:
-        """Counts changes that were sent together, as `changed` does one by one.
-
-        Args:
-          server: The server's number.
-          values: What tells the value of each change from others; one may come several times.
-          before: The version that each has changed.
-          size: Bytes of the operands of all.
-        """
+        """Counts changes that were sent together, as `changed` does one by one."""
         link = self._link(server)
         link.changes += len(values)
         link.change_bytes += size
@@ -167,12 +139,7 @@ def note_read(storage: Storage | RemoteStorage) -> None:
 
 
 def note_change(storage: Storage, *operands: Any) -> None:
-    """Counts a change of a variable that lies on a parameter server in this process.
-
-    Args:
-      storage: The variable's storage.
-      *operands: The arrays that it is changed by.
-    """
+    """Counts a change of a variable that lies on a parameter server in this process."""
     server = storage.layout.server
     if server is None:
         return
@@ -184,12 +151,7 @@ def note_change(storage: Storage, *operands: Any) -> None:
 
 
 def note_step(read: Iterable[StoredVariable], written: Iterable[StoredVariable]) -> None:
-    """Counts what a compiled step read, and the new values that it computed.
-
-    Args:
-      read: The variables that it read.
-      written: Those that it assigned.
-    """
+    """Counts what a compiled step read, and the new values that it computed."""
     for variable in read:
         note_read(variable.storage)
     for variable in written:

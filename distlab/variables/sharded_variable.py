@@ -217,11 +217,7 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
         return self.assign(scattering.scattered_nd(self.name, kind, self.value(), indices, updates))
 
     def __copy__(self) -> ShardedVariable:
-        """Refuses, because the copy would be another name for the same parts.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
+        """Refuses, because the copy would be another name for the same parts."""
         raise ArgumentTypeError(
             f"copy.copy of {self!r} would share its parts, so that an assignment to one changed "
             "both. Use copy.deepcopy for a new variable, or the variable itself."

@@ -94,11 +94,7 @@ class Storage:
         return int(self._array.nbytes)
 
     def alive(self) -> jax.Array:
-        """Returns the value, which still has its memory.
-
-        Raises:
-          DonatedError: It was deleted, or donated.
-        """
+        """Returns the value, which still has its memory."""
         array = self.array
         self._require_alive()
         return array
@@ -169,28 +165,14 @@ class Storage:
         return reference is not None and reference() is self._array
 
     def over(self, mesh: ReplicaMesh) -> tuple[jax.Array, bool]:
-        """Returns the value as an argument of a program over `mesh` that keeps it, at once.
-
-        Returns:
-          The array, and whether it had to be copied to the mesh.
-
-        Raises:
-          DonatedError: It was deleted, or donated.
-        """
+        """Returns the value as an argument of a program over `mesh` that keeps it, at once."""
         self._settle()
         self._require_alive()
         array = self.layout.over(self._array, mesh)
         return array, array is not self._array
 
     def give(self, *, keep: bool) -> jax.Array:
-        """Returns an array of the value that a program may overwrite; call it in `giving`.
-
-        Args:
-          keep: Whether to return a copy in any case.
-
-        Raises:
-          DonatedError: It was deleted, or donated.
-        """
+        """Returns an array of the value that a program may overwrite; call it in `giving`."""
         self._settle()
         self._require_alive()
         if keep or not self._own:
@@ -202,10 +184,6 @@ class Storage:
 
         An interrupt, as by Ctrl-C, may come when the program has the old value's memory and
         before `adopt`. The next value is found then.
-
-        Args:
-          outputs: Empty; the program's outputs will be its only element.
-          position: The position of the value among them.
         """
         self._settle()
         self._coming = (outputs, position)

@@ -23,12 +23,7 @@ class Undo:
         self._before.setdefault(variable, array)
 
     def set_copy(self, variable: StoredVariable, number: int, value: jax.Array) -> None:
-        """Writes a copy.
-
-        Raises:
-          SystemExit: The values were put back: the function has failed, and this is the thread of
-            a replica that still runs, for which an interrupt ended the wait.
-        """
+        """Writes a copy."""
         with giving:
             if self._over:
                 raise SystemExit

@@ -285,9 +285,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         """Sets an attribute that is no verb, and no property of the variable.
 
         `v.value = x` would assign nothing, and `v.dtype = x` convert nothing.
-
-        Raises:
-          ArgumentTypeError: It is one.
         """
         if name in _FIXED and "storage" in self.__dict__:
             raise ArgumentTypeError(
@@ -565,22 +562,14 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         return self.storage.layout.server
 
     def __copy__(self) -> Variable:
-        """Refuses, because the copy would be another name for the same storage.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
+        """Refuses, because the copy would be another name for the same storage."""
         raise ArgumentTypeError(
             f"copy.copy of {self!r} would share its storage, so that an assignment to one changed "
             "both. Use copy.deepcopy for a new variable, or the variable itself."
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        """Returns a new variable of the same strategy with the same value, as TensorFlow does.
-
-        Raises:
-          ContextError: Another strategy is in scope, or this is a replica function.
-        """
+        """Returns a new variable of the same strategy with the same value, as TensorFlow does."""
         self.require_own_strategy("copy.deepcopy")
         if frames.current() is not None:
             raise ContextError(
@@ -595,11 +584,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         return new
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be pickled: its copies lie on devices of this process.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
+        """Refuses to be pickled: its copies lie on devices of this process."""
         raise ArgumentTypeError(
             f"{self!r} can't be pickled: its copies lie on devices of this process. Write "
             "pickle.dumps(numpy.asarray(variable)), or save it with dl.train.Checkpoint."
@@ -636,11 +621,7 @@ def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwa
 
 
 def _refuse_arguments_of_tensorflow(named: dict[str, Any]) -> None:
-    """Checks that no argument is one of `tf.Variable` that has no meaning here.
-
-    Raises:
-      UnsupportedError: One is.
-    """
+    """Checks that no argument is one of `tf.Variable` that has no meaning here."""
     for name in _OF_TENSORFLOW:
         if named.get(name) is not None:
             raise UnsupportedError(
@@ -667,9 +648,6 @@ def dependents_of_youngest(variables: Iterable[Variable]) -> dict[int, object]:
     """Returns what lives as long as the variable that was made last, by `id`.
 
     Whoever has a model in one variable and a count of all models in another drops the younger one.
-
-    Args:
-      variables: One variable or more.
     """
     return max(variables, key=lambda variable: variable._number)._dependents
 
@@ -680,13 +658,7 @@ def description(variable: Variable) -> dict[str, Any]:
 
 
 def linked(strategy: Host, storage: RemoteStorage, about: dict[str, Any]) -> Variable:
-    """Returns this process's variable for a value on a parameter server, which stays there.
-
-    Args:
-      strategy: The strategy in this process.
-      storage: Where the value is.
-      about: The `description` of the variable in the process that made it.
-    """
+    """Returns this process's variable for a value on a parameter server, which stays there."""
     variable = object.__new__(Variable)
     variable.__dict__.update(about)
     variable.strategy, variable.on_read, variable.storage = strategy, False, storage

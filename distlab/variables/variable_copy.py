@@ -56,11 +56,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         return self.variable.trainable
 
     def value(self) -> jax.Array:
-        """Returns the copy's value, on its own device; in a step, on the replica's.
-
-        Raises:
-          ContextError: The read is inside a user's own `jax.jit`.
-        """
+        """Returns the copy's value, on its own device; in a step, on the replica's."""
         frame = frames.current()
         if frame is not None:
             return frame.get_copy(self.variable, self.number)
@@ -105,13 +101,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         return updated if read_value else cast(VariableCopy, None)
 
     def update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> VariableCopy:
-        """Assigns this copy a combination of its value and an operand, and returns it.
-
-        Args:
-          operand: The operand.
-          verb: The name of the verb, for messages.
-          combine: Returns the new value from the present one and the operand.
-        """
+        """Assigns this copy a combination of its value and an operand, and returns it."""
         variable = self.variable
         variable.require_own_strategy(verb)
         array = variable.checked(operand, verb)

@@ -27,25 +27,13 @@ class ExplorerWidget(anywidget.AnyWidget):
     def __init__(
         self, host: str, controls: list[Control], choose: Callable[[str, object], None]
     ) -> None:
-        """Opens it.
-
-        Args:
-          host: Class name of the elements to draw in.
-          controls: The controls.
-          choose: Called with the name and the value of a new choice.
-        """
         super().__init__(host=host, controls=controls)
         let_messages_pass(self)
         self._choose = choose
         self.on_msg(_answer)
 
     def show(self, chosen: dict[str, object], picture: str) -> None:
-        """Updates the pages, even without a change: they wait for an answer.
-
-        Args:
-          chosen: The current choices.
-          picture: Their effects, as HTML.
-        """
+        """Updates the pages, even without a change: they wait for an answer."""
         with self.hold_sync():
             self.chosen = chosen
             self.picture = picture

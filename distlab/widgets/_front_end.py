@@ -21,8 +21,5 @@ def let_messages_pass(widget: AnyWidget) -> None:
     ipykernel (7.4) delivers a page's message to the thread that last sent to the page,
     so that a program may wait for an answer: here that is the busy thread, and nothing
     waits. Without subshells this has no effect.
-
-    Args:
-      widget: The widget.
     """
     widget.comm._reply_subshell_for = None

@@ -22,12 +22,7 @@ def _palette() -> npt.NDArray[np.uint8]:
 
 
 def strips(shares: npt.NDArray[np.float64], width: int) -> list[str]:
-    """Returns an image for each lane: dark for low shares, yellow for high ones.
-
-    Args:
-      shares: `(cells, lanes)`, 0 to 1; NaN, which is transparent, where unknown.
-      width: Width in pixels.
-    """
+    """Returns an image for each lane: dark for low shares, yellow for high ones."""
     shares = _thinned(shares)
     codes = np.clip(np.nan_to_num(shares) * 255, 0, 255).astype(np.uint8)
     seen = np.where(np.isnan(shares), 0, 255).astype(np.uint8)

@@ -64,20 +64,7 @@ def register(shell: Any) -> None:
 
 
 def run_watched(shell: Any, line: str, cell: str) -> Any:
-    """Shows a view and executes a cell.
-
-    Args:
-      shell: IPython's shell.
-      line: The options, written behind `%%watch`.
-      cell: The lines below it.
-
-    Returns:
-      The value of the cell's last expression, None when it ends with a statement.
-
-    Raises:
-      WatchError: The options are invalid, or the cell awaits.
-      RecordError: The folder can't be written, or already holds a run.
-    """
+    """Shows a view and executes a cell."""
     options = parse(line)
     if _awaits(shell, cell):
         raise WatchError(
@@ -100,11 +87,7 @@ def run_watched(shell: Any, line: str, cell: str) -> Any:
 
 
 def parse(line: str) -> Options:
-    """Parses the options of `%%watch`.
-
-    Raises:
-      WatchError: The options are invalid.
-    """
+    """Parses the options of `%%watch`."""
     try:
         words = shlex.split(line)
     except ValueError as error:

@@ -23,7 +23,6 @@ class Notebook:
     """The shell of a kernel that a front end reads."""
 
     def __init__(self, shell: Any) -> None:
-        """Uses IPython's shell."""
         self._shell = shell
         self._after: Callable[[], None] | None = None
 
@@ -35,14 +34,7 @@ class Notebook:
         return Execution(str(metadata.get("cellId", "")), str(header.get("msg_id", "")))
 
     def publish(self, html: str, text: str, display_id: str, *, update: bool) -> None:
-        """Adds an output below the cell, or replaces the outputs with this id.
-
-        Args:
-          html: The output for pages.
-          text: The output for terminals and readers of the file.
-          display_id: The output's id.
-          update: Whether to replace outputs.
-        """
+        """Adds an output below the cell, or replaces the outputs with this id."""
         self._shell.display_pub.publish(
             {"text/html": html, "text/plain": text},
             transient={"display_id": display_id},
@@ -54,9 +46,6 @@ class Notebook:
 
         Only outputs from before a cell's end are sure to be saved with the notebook:
         programs that execute notebooks in a batch stop listening then.
-
-        Args:
-          callback: The function, None to call none any more.
         """
         if self._after is None and callback is not None:
             self._shell.events.register("post_run_cell", self._call)

@@ -35,7 +35,6 @@ class OpenViews:
     """
 
     def __init__(self, notebook: Notebook) -> None:
-        """Begins without views."""
         self.notebook = notebook
         self.views: list[Open] = []
 

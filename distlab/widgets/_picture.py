@@ -34,13 +34,7 @@ _CURVE_COLOUR = (0x00, 0x9E, 0x73)
 
 
 def picture(folds: Folds, batch: BatchDetail | None, summary: Summary) -> str:
-    """Returns a view as HTML that needs neither script nor style sheet.
-
-    Args:
-      folds: The run.
-      batch: The batch to show, None before the first.
-      summary: The same as text.
-    """
+    """Returns a view as HTML that needs neither script nor style sheet."""
     run = (
         f"<strong>{escape(summary.name)}</strong>: {escape(summary.status)}, "
         f"{escape(summary.steps)}"

@@ -25,13 +25,7 @@ _STRIP_WIDTH: Final = 160
 
 
 def replica_table(batch: BatchDetail | None, devices: DeviceColumns, summary: Summary) -> str:
-    """Returns a row for each replica, with the columns that the view shows.
-
-    Args:
-      batch: The batch to show.
-      devices: The watched devices.
-      summary: The same as text.
-    """
+    """Returns a row for each replica, with the columns that the view shows."""
     sizes = summary.sizes if "batches" in summary.charts else []
     busy = summary.busy if "devices" in summary.charts else []
     names = [name for name, _ in sizes or busy]

@@ -20,13 +20,7 @@ _HEAD = f"{_CELL};font-weight:600"
 
 
 def table(columns: Mapping[str, Sequence[str]], things: str, marks: Sequence[str] = ()) -> str:
-    """Returns a table.
-
-    Args:
-      columns: Headings to cells, which are HTML; a column may end early.
-      things: Plural of what a row is, for the number of further rows.
-      marks: Colours for the edges of the rows.
-    """
+    """Returns a table."""
     rows = ["".join(f"<th style='{_HEAD}'>{escape(title)}</th>" for title in columns)]
     count = max(map(len, columns.values()), default=0)
     for row in range(min(count, MOST_ROWS)):
@@ -48,13 +42,7 @@ def swatch(text: str, paper: str, ink: str) -> str:
 
 
 def image(source: str, width: int, text: str = "") -> str:
-    """Returns an image of a fixed width.
-
-    Args:
-      source: A `data:` address.
-      width: Width in pixels.
-      text: Description of the image, for readers who can't see it.
-    """
+    """Returns an image of a fixed width."""
     # The notebook's own style sheet would let it shrink to nothing in a narrow table.
     style = f"width:{width}px;max-width:none;vertical-align:middle"
     safe = escape(text, quote=True)

@@ -120,14 +120,7 @@ class Summary:
 def summarize(
     folds: Folds, batch: BatchDetail | None, charts: Sequence[str], wanted: int | None = None
 ) -> Summary:
-    """Returns the text of a view.
-
-    Args:
-      folds: The run.
-      batch: The batch to show, None before the first.
-      charts: Names of the view's charts.
-      wanted: Number of the batch that was chosen, None for the newest.
-    """
+    """Returns the text of a view."""
     header, steps = folds.columns("header"), folds.columns("steps")
     return Summary(
         name=plain(header["name"]) or "no run yet",

@@ -174,11 +174,7 @@ def in_notebook() -> bool:
 
 
 def check_packages() -> None:
-    """Checks that the packages that draw are installed.
-
-    Raises:
-      MissingExtraError: They are not installed.
-    """
+    """Checks that the packages that draw are installed."""
     missing = [package for package in _NEEDS if find_spec(package) is None]
     if missing:
         raise MissingExtraError(

@@ -27,13 +27,6 @@ class ViewCharts:
     """
 
     def __init__(self, names: Sequence[str], batch: int | None = None) -> None:
-        """Makes empty charts.
-
-        Args:
-          names: Names of charts for notebooks, see `distlab.page.charts.CHARTS`.
-          batch: Number of the batch to show, None for the newest of the dataset with the
-            most batches.
-        """
         self.names = tuple(names)
         self.items: dict[str, object] = {}
         self._choices = Choices(batch=batch)
@@ -45,15 +38,7 @@ class ViewCharts:
         self._shown: dict[str, object] = {}
 
     def update(self, folds: Folds) -> dict[str, dict[str, DataPatch]]:
-        """Updates the charts.
-
-        Args:
-          folds: The run.
-
-        Returns:
-          For each chart that changed and has data: the id of each source, with the patch
-          that replaces its data.
-        """
+        """Updates the charts."""
         changed = {}
         choices = self._choices
         if choices.batch is None and "batches" in self.names:

@@ -69,14 +69,6 @@ class ViewWidget(anywidget.AnyWidget):
     def __init__(
         self, host: str, charts: Sequence[str], *, batch: int | None, buttons: bool
     ) -> None:
-        """Opens the view.
-
-        Args:
-          host: Class name of the elements to draw in.
-          charts: Names of its charts, from top to bottom.
-          batch: Number of the batch to show, None for the newest.
-          buttons: Whether it has buttons for the controlled loops of this process.
-        """
         self._charts = ViewCharts(charts, batch)
         self._buttons = buttons
         super().__init__(host=host, bokeh_version=bokeh.__version__, charts=list(charts))
@@ -86,12 +78,7 @@ class ViewWidget(anywidget.AnyWidget):
         self.send({"kind": "bokehjs"}, [_bokehjs.script()])
 
     def show(self, summary: Summary, folds: Folds) -> None:
-        """Updates the pages.
-
-        Args:
-          summary: The run as text.
-          folds: The run.
-        """
+        """Updates the pages."""
         changed = self._charts.update(folds)
         sentence, amounts = summary.headline()
         texts: SummaryTexts = {

@@ -17,12 +17,7 @@ _MOST: Final = (1 << 63) - 1
 
 
 def integer(verb: str, name: str, value: Any, at_least: int | None = None) -> int:
-    """Returns an integer argument.
-
-    Raises:
-      InvalidArgumentError: `value` is not an integer, does not fit int64, or is less than
-        `at_least`.
-    """
+    """Returns an integer argument."""
     try:
         number = operator.index(_plain(value))
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
@@ -53,11 +48,7 @@ def kept(value: Any) -> Any:
 
 
 def truth(verb: str, name: str, value: Any) -> bool:
-    """Returns an argument that is True or False.
-
-    Raises:
-      InvalidArgumentError: It is another value.
-    """
+    """Returns an argument that is True or False."""
     try:
         found = value.item() if hasattr(value, "item") else value
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
@@ -71,11 +62,7 @@ def truth(verb: str, name: str, value: Any) -> bool:
 
 
 def optional_truth(verb: str, name: str, value: Any) -> bool | None:
-    """Returns an argument that is True, False or None.
-
-    Raises:
-      InvalidArgumentError: It is another value.
-    """
+    """Returns an argument that is True, False or None."""
     return None if value is None else truth(verb, name, value)
 
 
@@ -102,11 +89,7 @@ def seed_of(verb: str, seed: Any) -> int:
 
 
 def parallel_calls(verb: str, value: Any) -> int | None:
-    """Returns the argument num_parallel_calls: a positive number, -1 for AUTOTUNE, or None.
-
-    Raises:
-      InvalidArgumentError: It is another value.
-    """
+    """Returns the argument num_parallel_calls: a positive number, -1 for AUTOTUNE, or None."""
     if value is None:
         return None
     number = integer(verb, "num_parallel_calls", value, at_least=-1)
@@ -119,16 +102,7 @@ def parallel_calls(verb: str, value: Any) -> int | None:
 
 
 def function(verb: str, value: Any, name: str | None = None) -> Callable[..., Any]:
-    """Returns a function argument.
-
-    Args:
-      verb: The verb.
-      value: The argument.
-      name: The name of the operation, which is added to errors of the function.
-
-    Raises:
-      InvalidArgumentError: `value` is not callable.
-    """
+    """Returns a function argument."""
     if not callable(value):
         raise InvalidArgumentError(
             f"The argument of {verb} must be a function of an element, got a "

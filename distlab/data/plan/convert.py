@@ -24,20 +24,7 @@ _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.
 
 
 def to_numpy(nest: Any) -> Any:
-    """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`.
-
-    Args:
-      nest: A nest of Python numbers, strings, lists of such, and objects that
-        support NumPy's array protocols (NumPy, JAX, TensorFlow, PyTorch, pandas,
-        PIL).
-
-    Returns:
-      A nest of the same structure.
-
-    Raises:
-      StructureError: NumPy can't convert a leaf, or the nest holds itself.
-      ValueShapeError: A list is ragged, or a number does not fit int32.
-    """
+    """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`."""
     return _converted(leaf_to_numpy, nest)
 
 
@@ -45,16 +32,6 @@ def to_own(nest: Any) -> Any:
     """Does what `to_numpy` does, and copies arrays that somebody else can write into.
 
     Whatever made the nest may fill the same arrays again, for its next one.
-
-    Args:
-      nest: A nest as `to_numpy` accepts it.
-
-    Returns:
-      A nest of the same structure, whose arrays are read-only.
-
-    Raises:
-      StructureError: NumPy can't convert a leaf, or the nest holds itself.
-      ValueShapeError: A list is ragged, or a number does not fit int32.
     """
     return _converted(_leaf_to_own, nest)
 

@@ -58,14 +58,7 @@ class Reader(grain.DatasetIterator):  # type: ignore[misc]
 
 
 def require_own_threads(process: int) -> None:
-    """Checks that the threads which read ahead exist: what waits for them would wait for ever.
-
-    Args:
-      process: The id of the process that started them.
-
-    Raises:
-      ContextError: This is a forked child of it.
-    """
+    """Checks that the threads which read ahead exist: what waits for them would wait for ever."""
     if os.getpid() != process:
         raise ContextError(
             f"Process {process} reads ahead for this iterator, by threads that do not exist in its "

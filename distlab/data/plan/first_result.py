@@ -14,11 +14,6 @@ def spec_of_results(source: Node, spec_of_result: Callable[[Any], Any]) -> Any:
     """Returns the specs of what a function makes of a node's elements.
 
     A first dimension is None when it equals that of a component whose own spec has None there.
-
-    Args:
-      source: The node.
-      spec_of_result: Returns the specs of the function's result for an element's value: that
-        of the first element, or of zeros where there is none.
     """
     first = next(iter(open_plan(source, Reading(peek=True))), None)
     value = zeros(source.spec) if first is None else first.value

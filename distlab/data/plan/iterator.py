@@ -30,11 +30,6 @@ class Elements(Resumable, Iterator[Element]):
     """
 
     def __init__(self, plan: Node) -> None:
-        """Starts the iteration.
-
-        Args:
-          plan: The dataset's plan.
-        """
         self._plan = plan
         self._lock = threading.RLock()
         self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
@@ -45,11 +40,7 @@ class Elements(Resumable, Iterator[Element]):
         self._amid = self._closed = False
 
     def __next__(self) -> Element:
-        """Returns the next element.
-
-        Raises:
-          OneShotError: It was closed, and the data can be read only once.
-        """
+        """Returns the next element."""
         with self._lock:
             if self._amid:
                 self._go_back()
@@ -86,15 +77,7 @@ class Elements(Resumable, Iterator[Element]):
             return {"shuffles": shuffles, "reader": self._reader.get_state()}
 
     def restore(self, state: State) -> None:
-        """Goes to a position, so that the next element is the one that followed it.
-
-        Args:
-          state: A result of `state`.
-
-        Raises:
-          InvalidArgumentError: `state` belongs to another pipeline: one of other operations,
-            shuffled over other elements, or longer than this one. The iterator stays where it was.
-        """
+        """Goes to a position, so that the next element is the one that followed it."""
         given: Any = state
         if isinstance(given, dict) and set(given) == {"batch", "ended", "reader"}:
             given = state = given["reader"]  # of the same data, divided over replicas
@@ -169,11 +152,7 @@ class Elements(Resumable, Iterator[Element]):
 
 
 def _require_like(saved: Any, beginning: Any) -> None:
-    """Requires a position to be of a pipeline of the same operations, as far as it shows them.
-
-    Raises:
-      InvalidArgumentError: Its dicts have other keys.
-    """
+    """Requires a position to be of a pipeline of the same operations, as far as it shows them."""
     if isinstance(saved, dict) and isinstance(beginning, dict):
         if set(saved) != set(beginning):
             raise InvalidArgumentError(
@@ -188,22 +167,12 @@ class Values(Resumable, Iterator[Any]):
     """One iteration over a dataset's values."""
 
     def __init__(self, elements: Elements) -> None:
-        """Starts the iteration.
-
-        Args:
-          elements: The iteration whose values to return.
-        """
         self._elements = elements
         self._reads = Reads()
         self._of_a_program = being_staged()
 
     def __next__(self) -> Any:
-        """Returns the next value.
-
-        Raises:
-          IteratorContextError: A function that JAX compiles would take the value once, as it is
-            traced.
-        """
+        """Returns the next value."""
         if being_staged() and not self._of_a_program:
             raise IteratorContextError(
                 "next() of a dataset's iterator was called inside a function that is compiled, by "
@@ -222,11 +191,7 @@ class Values(Resumable, Iterator[Any]):
         return value
 
     def get_next(self) -> Any:
-        """Returns the next value, as `next()` does.
-
-        Raises:
-          OutOfRangeError: The dataset has no more elements.
-        """
+        """Returns the next value, as `next()` does."""
         try:
             return next(self)
         except StopIteration:
@@ -250,17 +215,6 @@ class Values(Resumable, Iterator[Any]):
         """Returns the position: a dict of lists, strings and numbers.
 
         It can be restored into the same pipeline, in any process.
-
-        Example:
-          >>> import distlab as dl
-          >>> iterator = iter(dl.data.Dataset.range(5))
-          >>> print(next(iterator), next(iterator))
-          0 1
-          >>> position = iterator.state()
-          >>> again = iter(dl.data.Dataset.range(5))
-          >>> again.restore(position)
-          >>> print(next(again))
-          2
         """
         return self._elements.state()
 

@@ -17,15 +17,7 @@ _WORTHWHILE_BYTES = 1 << 14
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Returns an uninitialised C-ordered array, aligned if it is large.
-
-    Args:
-      shape: The dimensions.
-      dtype: The element type, not `object`.
-
-    Returns:
-      The array.
-    """
+    """Returns an uninitialised C-ordered array, aligned if it is large."""
     size = dtype.itemsize
     for dimension in shape:
         size *= dimension

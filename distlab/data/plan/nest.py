@@ -39,19 +39,7 @@ def is_leaf(nest: Any) -> bool:
 
 
 def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
-    """Applies a function to the leaves of nests of one structure.
-
-    Args:
-      function: A function of one leaf of each nest.
-      nest: The nest whose structure the result has.
-      *rest: Nests of the same structure.
-
-    Returns:
-      A nest of the results, with the container types of `nest`.
-
-    Raises:
-      StructureError: The structures differ.
-    """
+    """Applies a function to the leaves of nests of one structure."""
     kind = _kind(type(nest))
     if kind == "leaf":
         return function(nest, *rest)
@@ -83,12 +71,7 @@ def leaves(nest: Any) -> Iterator[Any]:
 
 
 def call_with(function: Callable[..., Any], element: Any) -> Any:
-    """Calls `function` as tf.data does: the parts of a plain tuple are its arguments.
-
-    Raises:
-      InvalidArgumentError: `function` raises `StopIteration`, which would end the
-        dataset.
-    """
+    """Calls `function` as tf.data does: the parts of a plain tuple are its arguments."""
     try:
         if isinstance(element, tuple) and not is_namedtuple(element):
             return function(*element)
@@ -101,11 +84,7 @@ def call_with(function: Callable[..., Any], element: Any) -> Any:
 
 
 def truth(verb: str, predicate: Callable[..., Any], value: Any) -> bool:
-    """Returns what a predicate of an element says.
-
-    Raises:
-      ValueShapeError: It returns other than one truth value.
-    """
+    """Returns what a predicate of an element says."""
     returned = call_with(predicate, value)
     try:
         answer = np.asarray(returned)
@@ -148,11 +127,7 @@ def _check_same_branch(nest: Any, other: Any) -> None:
 
 
 def refuse_structures(nest: Any, other: Any) -> NoReturn:
-    """Raises the error for nests that were to have one structure.
-
-    Raises:
-      StructureError: Always.
-    """
+    """Raises the error for nests that were to have one structure."""
     raise StructureError(
         f"Combined elements must have one structure, got {describe(nest)} and {describe(other)}. "
         "Make them alike, for example with map."

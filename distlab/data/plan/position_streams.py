@@ -124,11 +124,7 @@ class _BatchReader(Reader):
 
 
 def _started_after(given: int, start: Callable[[], Positions]) -> tuple[Positions, int]:
-    """Starts positions, and passes over those that were given.
-
-    Raises:
-      InvalidArgumentError: There are fewer.
-    """
+    """Starts positions, and passes over those that were given."""
     positions = start()
     passed = positions.skip(given)
     if passed != given or given < 0:

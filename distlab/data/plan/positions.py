@@ -135,13 +135,6 @@ class Repeated:
     def __init__(
         self, start: Callable[[int], Positions], times: int | None, size: int | None
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-          start: A function that starts the stream of a repetition, numbered from 0.
-          times: The number of repetitions; None repeats without end.
-          size: The number of positions in one repetition, None if unknown or endless.
-        """
         self._start, self._times, self._size = start, times, size
         self._epoch = 0
         self._given = 0

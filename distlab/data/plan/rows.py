@@ -16,12 +16,7 @@ from distlab.text.shown import shown
 
 
 def row_count(element: Element) -> int:
-    """Returns the first dimension, which all components share.
-
-    Raises:
-      NotBatchedError: A component is a scalar.
-      InvalidArgumentError: First dimensions differ.
-    """
+    """Returns the first dimension, which all components share."""
     shapes = [_shape(leaf) for leaf in leaves(element.value)]
     if not all(shapes):
         raise NotBatchedError(
@@ -37,15 +32,7 @@ def row_count(element: Element) -> int:
 
 
 def require_rows(verb: str, node: Node) -> None:
-    """Checks that elements have rows, unless only reading one would tell.
-
-    Args:
-      verb: What needs rows, for the error.
-      node: The node of the elements.
-
-    Raises:
-      NotBatchedError: A component is a scalar.
-    """
+    """Checks that elements have rows, unless only reading one would tell."""
     if not node.exact:
         return
     specs = node.spec

@@ -53,12 +53,7 @@ def chosen_seeds(plan: Node) -> list[int]:
 
 
 def reseeded(plan: Node, seeds: Sequence[int]) -> Node:
-    """Returns a plan with other seeds in place of those chosen at random, at its first pass.
-
-    Args:
-      plan: The plan.
-      seeds: The seeds, in the order of `chosen_seeds`; where there are fewer, the plan's own stay.
-    """
+    """Returns a plan with other seeds in place of those chosen at random, at its first pass."""
     given: dict[Node, int] = dict(zip(_with_chosen_seeds(plan), seeds, strict=False))
     changed: dict[Node, Node] = {}
 

@@ -39,11 +39,7 @@ class TensorSpec:
     dtype: np.dtype[Any] = _FLOAT32
 
     def __post_init__(self) -> None:
-        """Converts the arguments to a tuple and a dtype.
-
-        Raises:
-          ArgumentTypeError: One is something else.
-        """
+        """Converts the arguments to a tuple and a dtype."""
         object.__setattr__(self, "shape", _checked_shape(self.shape))
         object.__setattr__(self, "dtype", checked_dtype(self.dtype))
 
@@ -74,14 +70,7 @@ def _is_size(size: Any) -> bool:
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns a dtype of NumPy, in the machine's byte order, as elements are.
-
-    Args:
-      dtype: NumPy's, or what it takes for one; or "string", TensorFlow's word for text.
-
-    Raises:
-      ArgumentTypeError: It is none.
-    """
+    """Returns a dtype of NumPy, in the machine's byte order, as elements are."""
     if isinstance(dtype, str) and dtype == "string":
         return np.dtype(object)
     try:
@@ -150,25 +139,13 @@ def batch_spec(nest: Any, size: int | None) -> Any:
 
 
 def refuse_datasets(verb: str, nest: Any) -> None:
-    """Checks that no component is a dataset.
-
-    Args:
-      verb: What needs arrays, for the error.
-      nest: A nest of specs.
-
-    Raises:
-      StructureError: A component is a dataset.
-    """
+    """Checks that no component is a dataset."""
     for leaf in leaves(nest):
         refuse_dataset(verb, leaf)
 
 
 def refuse_dataset(verb: str, leaf: Any) -> None:
-    """Checks that a component, or its spec, is not that of a dataset.
-
-    Raises:
-      StructureError: It is.
-    """
+    """Checks that a component, or its spec, is not that of a dataset."""
     if isinstance(leaf, DatasetSpec | Planned):
         raise StructureError(
             f"{verb} needs components that are arrays, and one is a Dataset. Read it with "
@@ -177,12 +154,7 @@ def refuse_dataset(verb: str, leaf: Any) -> None:
 
 
 def require_one_dtype(verb: str, first: Any, second: Any) -> None:
-    """Checks that two elements, or their specs, have one structure and the same dtypes.
-
-    Raises:
-      StructureError: The structures differ.
-      ValueShapeError: The dtypes of a component differ.
-    """
+    """Checks that two elements, or their specs, have one structure and the same dtypes."""
 
     def require(one: Any, other: Any) -> None:
         if not is_leaf(other):
@@ -204,11 +176,7 @@ def _dtype_name(leaf: Any) -> str:
 
 
 def common_spec(first: Any, second: Any) -> Any:
-    """Returns specs that elements of both nests satisfy, None where dimensions differ.
-
-    Raises:
-      StructureError: The structures differ.
-    """
+    """Returns specs that elements of both nests satisfy, None where dimensions differ."""
 
     def common(one: Any, other: Any) -> TensorSpec | DatasetSpec:
         if not is_leaf(other):

@@ -83,12 +83,7 @@ def auto_shard(
 
 
 def effective_policy(dataset: Dataset) -> AutoShardPolicy:
-    """Returns the policy of a dataset, FILE or DATA in place of AUTO.
-
-    Raises:
-      InvalidArgumentError: The policy is FILE and the dataset reads no files, or it
-        is HINT and the dataset has no hint.
-    """
+    """Returns the policy of a dataset, FILE or DATA in place of AUTO."""
     policy = dataset.options().experimental_distribute.auto_shard_policy
     nodes = list(walk(dataset.plan))
     if policy is AutoShardPolicy.AUTO:
@@ -108,12 +103,7 @@ def effective_policy(dataset: Dataset) -> AutoShardPolicy:
 
 
 def warn_of_reading_all(dataset: Dataset, num_workers: int) -> None:
-    """Logs that AUTO shards by data, so that each worker reads everything.
-
-    Args:
-      dataset: A dataset that is sharded by data.
-      num_workers: The number of workers.
-    """
+    """Logs that AUTO shards by data, so that each worker reads everything."""
     if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
         _log.warning(
             "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "

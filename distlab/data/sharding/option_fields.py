@@ -58,14 +58,7 @@ class Field(Generic[T]):
         return cast(T, options._values.setdefault(self.name, self.default()))
 
     def __set__(self, options: OptionFields, value: T) -> None:
-        """Sets the value.
-
-        Raises:
-          ArgumentTypeError: It has another type.
-
-        Warns:
-          NoEffectWarning: The field has no effect; told once.
-        """
+        """Sets the value."""
         if not isinstance(value, self._kind):
             raise ArgumentTypeError(
                 f"{self._owner}.{self.name} must be of type {self._kind.__name__}, as in tf.data, "
@@ -98,12 +91,7 @@ class OptionFields:
         object.__setattr__(self, "_frozen", False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets a field.
-
-        Raises:
-          AttributeError: There is no such field.
-          OptionError: The options are those of a dataset.
-        """
+        """Sets a field."""
         if self._frozen:
             raise OptionError(
                 "A change of what dataset.options() returned has no effect on the dataset, and is "

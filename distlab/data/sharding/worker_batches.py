@@ -68,21 +68,7 @@ def worker_batches(
 
 
 def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
-    """Cuts global batches into those of single replicas.
-
-    Args:
-      dataset: A dataset batched by the global batch size.
-      num_workers: The number of workers.
-      index: The number of this worker, from 0.
-      per_worker: The number of replicas on each worker.
-
-    Returns:
-      A dataset of the replicas' batches.
-
-    Raises:
-      NotBatchedError: Elements have no first dimension to divide.
-      InvalidArgumentError: The shard policy does not fit the dataset.
-    """
+    """Cuts global batches into those of single replicas."""
     specs = list(leaves(dataset.element_spec))
     if not all(spec.rank for spec in specs):
         raise NotBatchedError(
@@ -103,15 +89,6 @@ def batch_sizes_for_worker(
 
     They differ by at most one. In each step all replicas of all workers together
     receive `global_batch` examples: workers are at different places of the cycle.
-
-    Args:
-      global_batch: The number of examples in a global batch.
-      num_workers: The number of workers.
-      replicas_per_worker: The number of replicas on each worker.
-      worker_index: The number of this worker, from 0.
-
-    Returns:
-      `num_workers * replicas_per_worker` sizes whose sum is `global_batch`.
     """
     replicas = num_workers * replicas_per_worker
     small, larger = divmod(global_batch, replicas)

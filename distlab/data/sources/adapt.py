@@ -38,11 +38,7 @@ class Adapted(Node):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """The spec of the first element, with None for first dimensions.
-
-        Raises:
-          InvalidArgumentError: The iterable has no element.
-        """
+        """The spec of the first element, with None for first dimensions."""
         first = next(iter(self.read(Reading(peek=True), _no_input)), None)
         if first is None:
             raise InvalidArgumentError(
@@ -90,11 +86,7 @@ class OneShot(Adapted):
         return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Opens the elements that are left.
-
-        Raises:
-          OneShotError: During iteration, the iterator was read before.
-        """
+        """Opens the elements that are left."""
         return ReplayStream(functools.partial(self._start, reading))
 
     def _start(self, reading: Reading) -> Iterator[Any]:
@@ -128,12 +120,7 @@ class OneShot(Adapted):
 
 
 def adapted(source: Any) -> Node:
-    """Returns the plan that reads an iterable.
-
-    Raises:
-      StructureError: `source` is not iterable, or is an array or a nest of arrays,
-        which could mean one element or its rows.
-    """
+    """Returns the plan that reads an iterable."""
     if isinstance(source, tuple | Mapping) or _is_array(source):
         raise StructureError(
             f"A dataset must be an iterable of batches, got a {type(source).__name__} of data. "

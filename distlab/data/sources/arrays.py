@@ -76,12 +76,7 @@ class RangeSource(Source):
 
 
 def rows_of(tensors: Any) -> ArraySource:
-    """Returns the source of the rows of a nest of array-likes.
-
-    Raises:
-      ValueShapeError: An array-like is a scalar, or the lengths differ.
-      StructureError: The nest is empty, or a leaf can't become an array.
-    """
+    """Returns the source of the rows of a nest of array-likes."""
     arrays = map_nest(_constant, to_numpy(tensors))
     shapes = [array.shape for array in leaves(arrays)]
     if not shapes:
@@ -105,25 +100,12 @@ def rows_of(tensors: Any) -> ArraySource:
 
 
 def single(tensors: Any) -> ArraySource:
-    """Returns the source whose one element is `tensors`.
-
-    Raises:
-      StructureError: A component can't become an array.
-    """
+    """Returns the source whose one element is `tensors`."""
     return ArraySource(map_nest(lambda value: _constant(value)[np.newaxis], to_numpy(tensors)), 1)
 
 
 def numbers(args: Sequence[Any], output_type: Any = None) -> RangeSource:
-    """Returns the source of `range(*args)`.
-
-    Args:
-      args: The arguments.
-      output_type: The dtype of the numbers; None means int64.
-
-    Raises:
-      InvalidArgumentError: An argument is not an integer, the step is 0, or
-        `output_type` is not a numeric dtype, or too small.
-    """
+    """Returns the source of `range(*args)`."""
     try:
         span = range(*(integer("range", "An argument", arg) for arg in args))
     except (TypeError, ValueError) as error:
@@ -138,11 +120,7 @@ def numbers(args: Sequence[Any], output_type: Any = None) -> RangeSource:
 
 
 def counted(start: Any, step: Any, output_type: Any) -> RangeSource:
-    """Returns the source of `start`, `start + step`, and so on without end.
-
-    Raises:
-      InvalidArgumentError: A number is not an integer, or `output_type` is not a numeric dtype.
-    """
+    """Returns the source of `start`, `start + step`, and so on without end."""
     first, each = integer("counter", "start", start), integer("counter", "step", step)
     dtype = number_dtype("counter", "dtype", output_type)
     _check_fits("counter", range(first, first + 1), dtype)
@@ -150,11 +128,7 @@ def counted(start: Any, step: Any, output_type: Any) -> RangeSource:
 
 
 def number_dtype(verb: str, name: str, dtype: Any) -> np.dtype[Any]:
-    """Returns a numeric dtype, int64 for None; TensorFlow's dtypes are accepted.
-
-    Raises:
-      InvalidArgumentError: `dtype` is not a numeric dtype.
-    """
+    """Returns a numeric dtype, int64 for None; TensorFlow's dtypes are accepted."""
     try:
         found = np.dtype(np.int64 if dtype is None else getattr(dtype, "as_numpy_dtype", dtype))
     except Exception:  # noqa: BLE001 - whatever the object does with it

@@ -66,11 +66,7 @@ class Files(Unary):
 
 
 def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the lines without line ends and, as TensorFlow, without carriage returns.
-
-    Raises:
-      DataLossError: The file's compressed data is damaged.
-    """
+    """Yields the lines without line ends and, as TensorFlow, without carriage returns."""
     lines = 0
     try:
         for line in file:
@@ -85,21 +81,13 @@ def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def named_files(filenames: Any) -> _arrays.ArraySource:
-    """Returns the source of one file name or a list of file names.
-
-    Raises:
-      InvalidArgumentError: A name is not a string or a path.
-    """
+    """Returns the source of one file name or a list of file names."""
     names = [filenames] if isinstance(filenames, str | bytes | os.PathLike) else filenames
     return _arrays.rows_of(np.array([path_of(name) for name in _flat(names)], dtype=np.str_))
 
 
 def matching_files(file_pattern: Any) -> _arrays.ArraySource:
-    """Returns the source of the sorted names of files that match one of the patterns.
-
-    Raises:
-      InvalidArgumentError: No file matches.
-    """
+    """Returns the source of the sorted names of files that match one of the patterns."""
     # Not Path.glob, which takes no absolute patterns.
     found = {
         name

@@ -109,12 +109,7 @@ class Generator(Node):
         return to_own(value) if self.signature is None else self._converted(value)
 
     def _values(self) -> Iterator[Any]:
-        """Calls the function, and yields what it yields.
-
-        Raises:
-          StructureError: It returns no iterable.
-          OneShotError: It returns an iterator that it returned before.
-        """
+        """Calls the function, and yields what it yields."""
         # A generator that shuffles its arguments in place must not do so for the next pass.
         values: Any = self.function(*map_nest(unshared, self.args))
         if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
@@ -142,12 +137,7 @@ class Generator(Node):
 
 
 def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
-    """Returns the nest of `Component` that from_generator's arguments describe.
-
-    Raises:
-      InvalidArgumentError: A signature is combined with types or shapes.
-      StructureError: The structures of types and shapes differ, or a dtype has fields.
-    """
+    """Returns the nest of `Component` that from_generator's arguments describe."""
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
             raise InvalidArgumentError(

@@ -57,11 +57,7 @@ def batch_count(elements: int, size: int, *, drop_remainder: bool) -> int:
 
 
 def stack(elements: Sequence[Element]) -> Element:
-    """Stacks elements into one.
-
-    Raises:
-      InvalidArgumentError: The shapes of a component differ.
-    """
+    """Stacks elements into one."""
     value = map_nest(stack_leaf, *(element.value for element in elements))
     return Element(value, joined_indices(elements))
 
@@ -73,13 +69,7 @@ def joined_indices(elements: Sequence[Element]) -> Any:
 
 
 def stack_leaf(*values: Any) -> Any:
-    """Stacks the values of one component.
-
-    Raises:
-      InvalidArgumentError: Their shapes differ.
-      StructureError: Some are containers, or datasets.
-      ValueShapeError: Their dtypes are of different kinds, as whole numbers and fractions are.
-    """
+    """Stacks the values of one component."""
     # A state of scan that begins as a Python number is int32, and may go on as int64.
     require_alike("batch", values, of_one_dtype=False)
     stacked = _stack_values(*values)
@@ -88,17 +78,7 @@ def stack_leaf(*values: Any) -> Any:
 
 
 def require_alike(verb: str, parts: Sequence[Any], *, of_one_dtype: bool = True) -> None:
-    """Checks that the values of one component can be stacked.
-
-    Args:
-      verb: The verb that stacks them.
-      parts: The values.
-      of_one_dtype: Whether they must have one dtype, and not only one kind of numbers.
-
-    Raises:
-      StructureError: Some are containers, or datasets.
-      ValueShapeError: Their dtypes differ.
-    """
+    """Checks that the values of one component can be stacked."""
     for part in {type(part): part for part in parts}.values():
         if not is_leaf(part):
             refuse_structures(parts[0], part)

@@ -62,11 +62,7 @@ class CacheFile:
         return self.index_path.exists()
 
     def index(self) -> Index:
-        """Returns the index, once the data file has the size that it says.
-
-        Raises:
-          DataLossError: The index can't be read, or the data file is missing or cut off.
-        """
+        """Returns the index, once the data file has the size that it says."""
         try:
             index = msgspec.json.decode(self.index_path.read_bytes(), type=Index)
         except msgspec.DecodeError as error:
@@ -87,15 +83,7 @@ class CacheFile:
         return None if _has_namedtuple(tree) else _spec(tree)
 
     def elements(self, spec: Any) -> Iterator[Element]:
-        """Yields the elements.
-
-        Args:
-          spec: The nest of specs of an element.
-
-        Raises:
-          DataLossError: The files are damaged.
-          InvalidArgumentError: They hold elements of another structure.
-        """
+        """Yields the elements."""
         index = self.index()
         _check_structure(self.path, index.structure, spec)
         count = 0
@@ -218,11 +206,7 @@ def _value(name: str, shape: list[int] | None, data: Any) -> Any:
 
 
 def _tree(spec: Any) -> Any:
-    """Returns a nest of specs as lists, strings and numbers.
-
-    Raises:
-      StructureError: A key is not a string.
-    """
+    """Returns a nest of specs as lists, strings and numbers."""
     if isinstance(spec, Mapping):
         if not all(isinstance(key, str) for key in spec):
             raise StructureError(

@@ -54,12 +54,7 @@ class Directed(Node):
         return functools.reduce(common_spec, (part.spec for part in self.parts))
 
     def require_one_dtype(self) -> None:
-        """Checks the parts whose elements are known before they are read.
-
-        Raises:
-          StructureError: Their structures differ.
-          ValueShapeError: The dtypes of a component differ.
-        """
+        """Checks the parts whose elements are known before they are read."""
         first, *others = [part for part in self.parts if part.exact] or self.parts[:1]
         for other in others:
             require_one_dtype(self.VERB, first.spec, other.spec)
@@ -190,12 +185,7 @@ class Chosen(Directed):
 
 
 def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Returns the weights of `count` datasets.
-
-    Raises:
-      InvalidArgumentError: They are not that many numbers, a number is negative or not
-        finite, or none is positive.
-    """
+    """Returns the weights of `count` datasets."""
     try:
         array = np.asarray(weights, np.float64)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own

@@ -88,21 +88,12 @@ class PaddedBatch(Unary):
 
 
 def shapes_like(like: Any, padded_shapes: Any) -> list[Shape]:
-    """Returns the padded shapes of the components of `like`.
-
-    Raises:
-      StructureError: The structures differ.
-      InvalidArgumentError: A part is not a shape.
-    """
+    """Returns the padded shapes of the components of `like`."""
     return [_shape(each) for each in _up_to("padded_shapes", like, padded_shapes)]
 
 
 def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
-    """Yields the parts of `given` at the leaves of `like`, which may be tuples themselves.
-
-    Raises:
-      StructureError: The structures differ.
-    """
+    """Yields the parts of `given` at the leaves of `like`, which may be tuples themselves."""
     if is_leaf(like):
         yield given
         return
@@ -122,11 +113,7 @@ def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
 
 
 def _shape(given: Any) -> Shape:
-    """Returns a padded shape; -1 in it means None.
-
-    Raises:
-      InvalidArgumentError: It is not a shape.
-    """
+    """Returns a padded shape; -1 in it means None."""
     try:
         if isinstance(given, str | bytes | set | Mapping):
             raise TypeError
@@ -148,11 +135,7 @@ def _size(given: Any) -> int:
 
 
 def _check_shape(target: Shape, shape: Shape) -> None:
-    """Checks that a component can be padded to a shape.
-
-    Raises:
-      InvalidArgumentError: The ranks differ, or the component is larger.
-    """
+    """Checks that a component can be padded to a shape."""
     if len(target) != len(shape):
         raise InvalidArgumentError(
             f"The padded shape {list(target)} of padded_batch must have as many dimensions as the "
@@ -171,18 +154,7 @@ def _stack_padded(shapes: Iterator[Shape | None], values: Iterator[Any], *parts:
 
 
 def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any:
-    """Pads the values of one component to one shape, and stacks them.
-
-    Args:
-      *parts: The values.
-      target: The shape, None for the longest in each dimension.
-      value: The padding value; None is 0.
-
-    Raises:
-      InvalidArgumentError: A value does not fit, or the padding value.
-      StructureError: Some are containers, or datasets.
-      ValueShapeError: The dtypes differ.
-    """
+    """Pads the values of one component to one shape, and stacks them."""
     require_alike("padded_batch", parts)
     parts = tuple(_scalar_string(part) if isinstance(part, bytes) else part for part in parts)
     rank = parts[0].ndim
@@ -217,15 +189,7 @@ def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> 
 
 
 def padding(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Returns the padding value of a component.
-
-    Args:
-      value: What the user gave; None for the default.
-      dtype: The component's dtype.
-
-    Raises:
-      InvalidArgumentError: It is not a scalar of that dtype.
-    """
+    """Returns the padding value of a component."""
     if value is None:
         return b"" if dtype.kind == "O" else np.zeros((), dtype)
     found = leaf_to_numpy(value) if is_leaf(value) else ()

@@ -140,11 +140,7 @@ class Producer(Generic[ItemT]):
             self._thread.start()
 
     def get(self) -> tuple[ItemT, State] | BaseException:
-        """Returns the next item and the position after it, or the exception that ended it.
-
-        Raises:
-          ContextError: The thread runs in the process from which this one was forked.
-        """
+        """Returns the next item and the position after it, or the exception that ended it."""
         require_own_threads(self._process)
         items = self._items
         while not items.ready:
@@ -156,11 +152,7 @@ class Producer(Generic[ItemT]):
         return item
 
     def stop(self, wait_seconds: float = 0) -> None:
-        """Asks the thread to stop.
-
-        Args:
-          wait_seconds: The longest wait for its end; it may be waiting for its source.
-        """
+        """Asks the thread to stop."""
         self._items.stopping = True
         self._items.taken.set()
         if wait_seconds:  # an iterator's end may be that of the interpreter, without names

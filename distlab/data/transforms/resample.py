@@ -83,11 +83,7 @@ class RejectionResample(Unary, Seeded):
 
 
 def shares(name: str, values: Any) -> _Shares:
-    """Returns the shares of classes.
-
-    Raises:
-      InvalidArgumentError: They are not numbers from 0 to 1 whose sum is 1.
-    """
+    """Returns the shares of classes."""
     try:
         array = np.asarray(values, np.float64)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own

@@ -76,12 +76,7 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, initial: Any) -> Self:
-        """Takes what a user passes.
-
-        Raises:
-          StructureError: NumPy can't convert a value.
-          ValueShapeError: A list is ragged, or a number does not fit int32.
-        """
+        """Takes what a user passes."""
         return cls(to_own(initial), map_nest(lambda leaf: type(leaf) in _PYTHON, initial))
 
 
@@ -99,12 +94,7 @@ class State:
         self._weak = start.weak
 
     def update(self, new: Any) -> None:
-        """Goes to the next state.
-
-        Raises:
-          StructureError: The structure differs.
-          ValueShapeError: A dtype differs.
-        """
+        """Goes to the next state."""
         value = to_numpy(new)
         if describe(value) != describe(self.value):
             raise StructureError(
@@ -130,11 +120,7 @@ def fold(elements: Iterable[Element], initial_state: Any, function: Callable[...
 
 
 def call_with_state(function: Callable[[Any, Any], Any], state: Any, value: Any) -> Any:
-    """Calls a function of a state and an element.
-
-    Raises:
-      InvalidArgumentError: It raises `StopIteration`.
-    """
+    """Calls a function of a state and an element."""
     try:
         return function(state, value)
     except StopIteration as error:

@@ -38,11 +38,7 @@ class ShardHint(Unary):
     """Marks where `auto_shard` divides under AutoShardPolicy.HINT."""
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Raises an error, because the number of workers is unknown here.
-
-        Raises:
-          InvalidArgumentError: Always.
-        """
+        """Raises an error, because the number of workers is unknown here."""
         raise InvalidArgumentError(
             "shard(SHARD_HINT, SHARD_HINT) can be read only after auto_shard has divided it, "
             "under AutoShardPolicy.HINT"

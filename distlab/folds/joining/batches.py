@@ -64,15 +64,7 @@ class Batches:
         members: Members,
         living: AbstractSet[int],
     ) -> Iterator[Sharding | Preview]:
-        """Adds a process's part, and yields what is whole.
-
-        Args:
-          process: The process.
-          event: Its part.
-          dataset: The dataset's joined number.
-          members: Its strategy.
-          living: The processes of the strategy of which more parts may come.
-        """
+        """Adds a process's part, and yields what is whole."""
         if members.own(process, event.sizes) is None:
             return
         key = _Key(dataset, event.epoch, event.batch)
@@ -84,13 +76,7 @@ class Batches:
             yield from self._finish(next(iter(self._waiting)))
 
     def preview(self, process: int, event: Preview, dataset: int) -> Iterator[Preview]:
-        """Adds previews of a process's examples, and yields them when their places are known.
-
-        Args:
-          process: The process.
-          event: Its previews.
-          dataset: The dataset's joined number.
-        """
+        """Adds previews of a process's examples, and yields them when their places are known."""
         if event.batch is None:
             yield msgspec.structs.replace(event, dataset=dataset)
             return

@@ -30,15 +30,7 @@ class Members:
         return {process: tuple(found[process]) for process in sorted(found)}
 
     def own(self, process: int, values: Sequence[T]) -> Sequence[T] | None:
-        """Returns a process's part of a list that has its replicas alone, or all of them.
-
-        Args:
-          process: The process.
-          values: One value for each replica.
-
-        Returns:
-          One value for each replica of the process, None when the list fits neither.
-        """
+        """Returns a process's part of a list that has its replicas alone, or all of them."""
         own = self.replicas.get(process, ())
         if len(values) == len(own):
             return values

@@ -21,13 +21,7 @@ class Metrics:
         self._waiting: dict[tuple[str, int], list[Metric]] = {}
 
     def add(self, process: int, event: Metric, first: int) -> Iterator[Metric]:
-        """Adds what a process logged, and yields the values that count.
-
-        Args:
-          process: The process.
-          event: Its event.
-          first: The first process of the run.
-        """
+        """Adds what a process logged, and yields the values that count."""
         kept: dict[str, float] = {}
         for name, value in event.values.items():
             if process == first and self._owners.get(name) != first:

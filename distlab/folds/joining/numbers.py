@@ -23,14 +23,7 @@ class Numbers:
         self._next: Counter[Sort] = Counter()
 
     def meet(self, sort: Sort, process: int, number: int, what: Hashable) -> int:
-        """Returns the joined number of a thing, which the process may have met before.
-
-        Args:
-          sort: The sort of thing.
-          process: The process.
-          number: The process's own number of it.
-          what: What it is, as all processes know it.
-        """
+        """Returns the joined number of a thing, which the process may have met before."""
         joined = self._joined.get((sort, process, number))
         if joined is None:
             place = self._met[sort, process, what]

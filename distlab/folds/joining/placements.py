@@ -17,13 +17,7 @@ class Placements:
         self._holders: dict[int, set[int]] = {}
 
     def add(self, process: int, event: Placement, devices: Sequence[str]) -> Iterator[Placement]:
-        """Adds what a process placed or freed, and yields what changed for the whole run.
-
-        Args:
-          process: The process.
-          event: Its event, with the numbers and the device names of the whole run.
-          devices: Names of all devices of the strategy.
-        """
+        """Adds what a process placed or freed, and yields what changed for the whole run."""
         holders = self._holders.setdefault(event.array, set())
         if event.action == "free":
             holders.discard(process)

@@ -21,14 +21,7 @@ class Profiles:
     def add(
         self, process: int, event: Capture, members: Members, living: AbstractSet[int]
     ) -> Iterator[Capture]:
-        """Adds a process's capture, and yields those that are whole, or never will be.
-
-        Args:
-          process: The process.
-          event: Its capture.
-          members: Its strategy.
-          living: The processes of the strategy of which more captures may come.
-        """
+        """Adds a process's capture, and yields those that are whole, or never will be."""
         if event.first_step < 0:
             yield msgspec.structs.replace(event, strategy=members.strategy)
             return

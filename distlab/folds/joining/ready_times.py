@@ -20,17 +20,7 @@ class ReadyTimes:
         self._steps: OrderedDict[tuple[int, int], StepReady] = OrderedDict()
 
     def add(self, process: int, event: StepReady, members: Members) -> StepReady | None:
-        """Adds a process's part.
-
-        Args:
-          process: The process.
-          event: Its event.
-          members: Its strategy.
-
-        Returns:
-          The event of all processes so far, with 0 for replicas of the others; None when the
-          part does not fit the strategy.
-        """
+        """Adds a process's part."""
         times = members.own(process, event.ready_ns)
         if times is None:
             return None

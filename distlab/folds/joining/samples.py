@@ -23,17 +23,7 @@ class Samples:
     def add(
         self, process: int, event: DeviceSample, members: Members, seen: AbstractSet[int]
     ) -> DeviceSample | None:
-        """Adds a process's sample.
-
-        Args:
-          process: The process.
-          event: Its sample.
-          members: Its strategy.
-          seen: The processes of the strategy that recorded anything.
-
-        Returns:
-          A sample of all devices, once each process has given one.
-        """
+        """Adds a process's sample."""
         if members.own(process, event.busy_ns) is None:
             return None
         waiting = self._waiting.setdefault(members.strategy, {})

@@ -51,11 +51,7 @@ class AddressedMembers:
         self._watchers: list[Watcher] = []
 
     async def start(self) -> None:
-        """Waits until all tasks are there.
-
-        Raises:
-          ClusterError: Some are not in time, or another task listens at an address.
-        """
+        """Waits until all tasks are there."""
         self._followers = [asyncio.ensure_future(self._follow(task)) for task in self._listed]
         try:
             async with asyncio.timeout(self._seconds):
@@ -140,11 +136,7 @@ class AddressedMembers:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _greet(self, task: Task, comm: Comm) -> None:
-        """Asks who listens at an address.
-
-        Raises:
-          ClusterError: It is another task, or no server of distlab.
-        """
+        """Asks who listens at an address."""
         await comm.write({"op": "distlab_stay", "session": self._session})
         async with asyncio.timeout(_SILENT_SECONDS):
             answer: Any = await comm.read()
@@ -182,23 +174,14 @@ class AddressedMembers:
 
 
 async def _try(address: str) -> None:
-    """Tries to connect once; Dask would try again, and draw random numbers of the program's.
-
-    Raises:
-      OSError: Nobody listens there.
-      TimeoutError: There is no answer.
-    """
+    """Tries to connect once; Dask would try again, and draw random numbers of the program's."""
     async with asyncio.timeout(_CONNECT_SECONDS):
         _, writer = await asyncio.open_connection(*host_and_port(address))
     writer.close()
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Returns the parts of an address.
-
-    Raises:
-      ClusterSpecError: It has no port.
-    """
+    """Returns the parts of an address."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise ClusterSpecError(
@@ -214,12 +197,7 @@ def url(address: str) -> str:
 
 
 async def _until_it_ends(comm: Comm) -> None:
-    """Asks again and again whether a task is there.
-
-    Raises:
-      OSError: The connection ended.
-      TimeoutError: There was no answer in time: the process is stopped, or its machine is gone.
-    """
+    """Asks again and again whether a task is there."""
     answer = asyncio.ensure_future(comm.read())
     try:
         while True:

@@ -37,11 +37,7 @@ class BufferedValues:
         self._ahead: dict[Key, np.ndarray] = {}
 
     def begin(self, fn: int) -> None:
-        """Begins a closure.
-
-        Args:
-          fn: The number of its function.
-        """
+        """Begins a closure."""
         self._fn = fn
         self._expected = self._read.get(fn, [])
         self._read[fn] = []
@@ -59,11 +55,7 @@ class BufferedValues:
         self._expected = []
 
     def make(self, value: np.ndarray, server: int) -> Key:
-        """Refuses: a closure that runs twice would make two variables.
-
-        Raises:
-          ContextError: Always.
-        """
+        """Refuses: a closure that runs twice would make two variables."""
         del value, server
         raise ContextError(
             "A variable was made in a function that a worker runs. Make variables in the "

@@ -49,12 +49,7 @@ class CapturedObjects:
         self._before: list[tuple[str, Any, StaticKey]] = []
 
     def remember(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Notes what they consist of, and the arguments, which are copies, too.
-
-        Args:
-          args: The function's arguments.
-          kwargs: Its named arguments.
-        """
+        """Notes what they consist of, and the arguments, which are copies, too."""
         self._runs += 1
         self._before = []
         if self._runs & (self._runs - 1) == 0:

@@ -28,12 +28,7 @@ class Channel:
         self._received: deque[Any] = deque()
 
     def send(self, message: Any) -> None:
-        """Sends a message.
-
-        Raises:
-          OSError: The connection ended.
-          TimeoutError: The other side takes nothing in time.
-        """
+        """Sends a message."""
         pieces = as_pieces(message)
         sent = self._socket.sendmsg(pieces)
         for piece in pieces:
@@ -42,12 +37,7 @@ class Channel:
             sent = max(sent - len(piece), 0)
 
     def receive(self) -> Any:
-        """Waits for a message, and returns it.
-
-        Raises:
-          OSError: The connection ended.
-          TimeoutError: Nothing came in time.
-        """
+        """Waits for a message, and returns it."""
         while not self._received:
             count = self._socket.recv_into(self._incoming.room())
             if not count:

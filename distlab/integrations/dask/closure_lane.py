@@ -26,12 +26,7 @@ class ClosureLane(Messages):
         return lane
 
     def give(self, order: Order, closure: dict[str, Any]) -> asyncio.Future[Any]:
-        """Gives a closure, and returns its answer's future, which fails with the connection.
-
-        Args:
-          order: When it is given.
-          closure: What the worker has to know of it.
-        """
+        """Gives a closure, and returns its answer's future, which fails with the connection."""
         answer = asyncio.get_running_loop().create_future()
         if self.ended:
             answer.set_exception(ConnectionError("the connection was closed"))

@@ -78,11 +78,7 @@ class ClosuresSent:
     def closure(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Sent:
-        """Returns a closure as it travels.
-
-        Raises:
-          ArgumentTypeError: Something in it can't be pickled.
-        """
+        """Returns a closure as it travels."""
         function = self._function(fn)
         if not args and not kwargs:
             return Sent(function, None, ())
@@ -121,16 +117,7 @@ class ClosuresSent:
         return made
 
     def note(self, function: SentFunction, appended: Appended, others: list[str]) -> str | None:
-        """Does to the coordinator's lists what a closure did to a worker's copies.
-
-        Args:
-          function: The closure's function.
-          appended: What it appended to lists.
-          others: What else it changed, which stays in the worker.
-
-        Returns:
-          What to tell the user, once for each function.
-        """
+        """Does to the coordinator's lists what a closure did to a worker's copies."""
         if appended:
             function.captured.extend(appended)
             self._keep(identity_of(function.fn), function)  # it is still the same function

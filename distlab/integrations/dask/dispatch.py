@@ -115,12 +115,7 @@ class Dispatch:
         members.on_lost(weakly(self._worker_lost))
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
-        """Runs what the queue holds, until it is closed.
-
-        Args:
-          queue: The queue.
-          workers: The number of workers.
-        """
+        """Runs what the queue holds, until it is closed."""
         tasks = [Task("worker", n) for n in range(workers)]
         self._given = {task: [] for task in tasks}
         self._queue = queue
@@ -264,11 +259,7 @@ class Dispatch:
         return address
 
     async def open(self, task: Task, address: str) -> None:
-        """Begins the session in a worker.
-
-        Raises:
-          ClusterError: It has no handlers of distlab, or other versions than this process.
-        """
+        """Begins the session in a worker."""
         require_same(await asked(self._pool, address, "distlab_versions"), f"{task} at {address}")
         await asked(
             self._pool, address, "distlab_open", session=self._session, number=task.index,

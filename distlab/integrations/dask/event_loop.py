@@ -7,10 +7,6 @@ from typing import Any
 
 
 def event_loop(node: Any) -> asyncio.AbstractEventLoop:
-    """Returns the event loop beneath Tornado's.
-
-    Args:
-      node: A client or a worker.
-    """
+    """Returns the event loop beneath Tornado's."""
     loop: asyncio.AbstractEventLoop = node.loop.asyncio_loop
     return loop

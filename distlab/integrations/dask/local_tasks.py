@@ -78,11 +78,7 @@ class TaskProcess(ProcessInterface):
         self._ended.set()
 
     async def exit_code(self, since_s: float) -> int:
-        """Waits until the process that ran at a time has ended, and returns its exit code.
-
-        Args:
-          since_s: The time, by `time.monotonic`.
-        """
+        """Waits until the process that ran at a time has ended, and returns its exit code."""
         while True:
             for end in self._ends:
                 if end.at_s > since_s:
@@ -125,14 +121,6 @@ class LocalTasks(SpecCluster):
         Cluster._update_worker_status(self, op, msg)
 
     async def exit_code(self, name: str, since_s: float) -> int | None:
-        """Waits until the process that was a task at a time has ended, and returns its exit code.
-
-        Args:
-          name: The task's name.
-          since_s: The time, by `time.monotonic`.
-
-        Returns:
-          The exit code; None when the process was started by others.
-        """
+        """Waits until the process that was a task at a time has ended, and returns its exit code."""
         process: TaskProcess | None = self.workers.get(name)
         return None if process is None else await process.exit_code(since_s)

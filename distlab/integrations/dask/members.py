@@ -62,11 +62,7 @@ class Membership(Protocol):
     """Which process is which task, and who is lost. Its methods run in the event loop."""
 
     async def start(self) -> None:
-        """Begins to follow the tasks.
-
-        Raises:
-          ClusterError: A task is not there.
-        """
+        """Begins to follow the tasks."""
 
     def stop(self) -> None:
         """Follows them no more."""
@@ -82,29 +78,14 @@ class Membership(Protocol):
         """Waits until a task is there, and returns its address."""
 
     async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost, as far as that can be learned.
-
-        Args:
-          task: The task, which was just lost.
-          seen: What was seen of that.
-        """
+        """Returns why a task was lost, as far as that can be learned."""
 
     def lose(self, task: Task, address: str, seen: str) -> None:
-        """Notes that a task does not answer at an address.
-
-        Args:
-          task: The task.
-          address: The address.
-          seen: What was seen of that, such as `CLOSED`.
-        """
+        """Notes that a task does not answer at an address."""
 
 
 def weakly(method: Watcher) -> Watcher:
-    """Returns what calls a method for as long as its object lives, and keeps none alive.
-
-    Args:
-      method: The method, bound to its object.
-    """
+    """Returns what calls a method for as long as its object lives, and keeps none alive."""
     known = WeakMethod(method)
 
     def call(task: Task, seen: str) -> None:
@@ -136,11 +117,7 @@ class Members:
         self._since: dict[Task, float] = {}  # when each was first seen
 
     async def start(self) -> None:
-        """Looks who is there, and begins to listen who comes and goes.
-
-        Raises:
-          ClusterError: A task is not there.
-        """
+        """Looks who is there, and begins to listen who comes and goes."""
         listening = _listening.setdefault(self._client, [])
         listening.append(self)
         if len(listening) == 1:
@@ -177,12 +154,7 @@ class Members:
         return address
 
     async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost: how long it was silent, or how its process ended.
-
-        Args:
-          task: The task, which was just lost.
-          seen: What was seen of that.
-        """
+        """Returns why a task was lost: how long it was silent, or how its process ended."""
         cluster, since_s = self._client.cluster, self._since.get(task, 0.0)
         if seen == _NO_HEARTBEAT:
             return await self._silence() or seen
@@ -208,13 +180,7 @@ class Members:
         return ""
 
     def lose(self, task: Task, address: str, seen: str) -> None:
-        """Notes that a task does not answer at an address, until Dask tells of another.
-
-        Args:
-          task: The task.
-          address: The address.
-          seen: What was seen of that.
-        """
+        """Notes that a task does not answer at an address, until Dask tells of another."""
         if self._addresses.get(task) == address:
             del self._addresses[task]
             for watcher in self._watchers:
@@ -226,11 +192,7 @@ class Members:
             self.lose(task, address, CLOSED)
 
     async def told(self, about: Any) -> None:
-        """Learns what happened to a worker of Dask's.
-
-        Args:
-          about: What the scheduler logged.
-        """
+        """Learns what happened to a worker of Dask's."""
         match about:
             case {"action": "remove-worker", "worker": str() as address}:
                 silent = str(about.get("stimulus_id")).startswith(_SILENT)
@@ -279,9 +241,6 @@ def known_workers(client: Client) -> Mapping[str, Any]:
 
     A client that waits asks: what `scheduler_info` returns may be replaced meanwhile, every two
     seconds, by what names no worker.
-
-    Args:
-      client: The client of Dask's scheduler.
     """
     if client.asynchronous or client.scheduler is None:
         workers: Mapping[str, Any] = client.scheduler_info()["workers"]
@@ -291,16 +250,7 @@ def known_workers(client: Client) -> Mapping[str, Any]:
 
 
 def names_in_order(names: Sequence[Any], workers: int, servers: int) -> dict[Task, Any]:
-    """Returns the Dask worker of each task: those named after a task, then the others in order.
-
-    Args:
-      names: The names of Dask's workers.
-      workers: The number of workers to name.
-      servers: The number of parameter servers to name.
-
-    Raises:
-      ClusterError: There are too few.
-    """
+    """Returns the Dask worker of each task: those named after a task, then the others in order."""
     tasks = [Task("worker", n) for n in range(workers)] + [Task("ps", n) for n in range(servers)]
     if len(names) < len(tasks):
         raise ClusterError(

@@ -16,11 +16,7 @@ from distlab.strategies.remote_tasks import CoordinatedTasks
 
 
 def offer(module: str) -> None:
-    """Lets `ParameterServerStrategy` and `Server` take part in clusters of processes.
-
-    Args:
-      module: What a worker imports, so that it knows the libraries that this process knows.
-    """
+    """Lets `ParameterServerStrategy` and `Server` take part in clusters of processes."""
     remote_tasks.connectors.append(functools.partial(_connected, module))
     server.serving.append(_serve)
 

@@ -17,14 +17,7 @@ from distlab.variables.variable import Variable
 def own_variable(
     strategy: ParameterServerStrategy, number: int, about: dict[str, Any], value: np.ndarray
 ) -> PerWorkerVariable:
-    """Returns a per-worker variable as one of the workers has it.
-
-    Args:
-      strategy: The strategy, as the worker has it.
-      number: What the coordinator knows the variable by.
-      about: The `description` of the coordinator's variable.
-      value: The initial value.
-    """
+    """Returns a per-worker variable as one of the workers has it."""
     kinds = {name: about[name] for name in ("name", "trainable", "aggregation", "synchronization")}
     with strategy.scope():
         own = strategy.make_own(functools.partial(Variable, value, dtype=about["dtype"], **kinds))

@@ -70,11 +70,7 @@ def from_text(text: str) -> list[Any]:
 
 @functools.lru_cache(_KEPT)
 def description(kinds: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> Described:
-    """Returns what describes arrays.
-
-    Args:
-      kinds: The shape and the dtype of each.
-    """
+    """Returns what describes arrays."""
     return as_text(tuple((shape, dtype.name) for shape, dtype in kinds))
 
 

@@ -74,16 +74,7 @@ def _array(array: jax.Array) -> Any:
 
 
 def pickled(session: str, what: str, value: Any) -> tuple[Frames, list[Any]]:
-    """Returns an object as bytes, and the datasets and iterators that it refers to.
-
-    Args:
-      session: The session's name.
-      what: What it is, for messages.
-      value: The object.
-
-    Raises:
-      ArgumentTypeError: It can't be pickled.
-    """
+    """Returns an object as bytes, and the datasets and iterators that it refers to."""
     file = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     needed: list[Any] = []

@@ -84,11 +84,7 @@ class CoordinatorsOwn:
         self._what = what
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuses to be used.
-
-        Raises:
-          ContextError: Always.
-        """
+        """Refuses to be used."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise ContextError(

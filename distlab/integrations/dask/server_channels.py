@@ -53,16 +53,7 @@ class ServerChannels:
     def call(
         self, messages: Mapping[int, Any], sent: Callable[[int], None] = _uncounted
     ) -> dict[int, Any]:
-        """Calls servers at the same time, and returns the answer of each.
-
-        Args:
-          messages: The message to each server.
-          sent: Called with each server to which its message was sent.
-
-        Raises:
-          ServerLostError: One does not answer.
-          Exception: One could not do what it was asked.
-        """
+        """Calls servers at the same time, and returns the answer of each."""
         if not self._loop.is_running():
             raise ServerLostError(
                 "The connection to the parameter servers was closed, so their variables can't be "

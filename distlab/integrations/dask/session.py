@@ -92,12 +92,7 @@ class WorkerSession:
         references.sessions[name] = self
 
     def serve(self, coordinator: Channel, turn: threading.Lock) -> None:
-        """Runs closures in a thread of their own, until the connection ends.
-
-        Args:
-          coordinator: Where closures come from.
-          turn: Held while a closure runs: a process runs one at a time.
-        """
+        """Runs closures in a thread of their own, until the connection ends."""
         self._coordinators.append(coordinator)
         # A daemon: a process can end while it runs a closure.
         threading.Thread(
@@ -119,31 +114,14 @@ class WorkerSession:
             coordinator.close()
 
     def withdraw(self, numbers: Sequence[int]) -> list[int]:
-        """Takes back closures that did not begin.
-
-        Args:
-          numbers: Closures that were given to this worker; some may not have come yet.
-
-        Returns:
-          Those that will not run.
-        """
+        """Takes back closures that did not begin."""
         with self._beginning:
             withdrawn = [number for number in numbers if number > self._begun]
             self._withdrawn.update(withdrawn)
         return withdrawn
 
     def _run(self, order: Order, closure: dict[str, Any]) -> Answer | str | None:
-        """Runs a closure.
-
-        Args:
-          order: When it was given. Where one failed of which the coordinator did not know then, it
-            decides whether others still run.
-          closure: The arguments of `_answer`.
-
-        Returns:
-          The result, the error, or the parameter server that is lost, with the seconds it took.
-          `AFTER_ERROR` when it did not run, None when it was withdrawn.
-        """
+        """Runs a closure."""
         with self._beginning:
             if order.number in self._withdrawn:
                 self._withdrawn.discard(order.number)
@@ -164,15 +142,7 @@ class WorkerSession:
     def _answer(
         self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
     ) -> Answer:
-        """Runs a closure, and returns its result or its error.
-
-        Args:
-          fn: The number of the function.
-          args: Its arguments and named arguments; None for none.
-          functions: The functions that this worker has not seen, by number.
-          resources: What it makes datasets and iterators of, likewise.
-          forget: The numbers of functions that are not used any more.
-        """
+        """Runs a closure, and returns its result or its error."""
         for number in forget:
             self._functions.pop(number, None)
             self._sent.pop(number, None)

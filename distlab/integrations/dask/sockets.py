@@ -23,17 +23,7 @@ _relaying: Final[set[asyncio.Task[None]]] = set()  # the event loop keeps no ref
 
 
 async def opened(address: str, pool: ConnectionPool, verb: str, session: str) -> socket.socket:
-    """Returns a socket that another process serves from now on.
-
-    Args:
-      address: Where it listens.
-      pool: Knows how it is reached.
-      verb: The name of its handler, which calls `accepted`.
-      session: The session's name.
-
-    Raises:
-      OSError: It is not there, or does not know the session.
-    """
+    """Returns a socket that another process serves from now on."""
     comm = await connect(address, timeout=pool.timeout, **pool.connection_args)
     try:
         await comm.write({"op": verb, "session": session, "reply": False})
@@ -53,11 +43,7 @@ async def opened(address: str, pool: ConnectionPool, verb: str, session: str) ->
 
 
 async def accepted(comm: Comm) -> tuple[socket.socket, Coroutine[Any, Any, None] | None]:
-    """Returns the other end of `opened`, and what must run while it is used.
-
-    Args:
-      comm: What the handler was called with.
-    """
+    """Returns the other end of `opened`, and what must run while it is used."""
     await comm.write(_READY)
     return _taken(comm)
 

@@ -21,16 +21,7 @@ _SWITCH_SECONDS: Final = 0.0005
 
 
 def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
-    """Serves a Dask cluster until its scheduler ends, or the connection to it.
-
-    Args:
-      scheduler: The scheduler's address.
-      name: The name of this process there, such as `worker-0`.
-      host: Where this process listens; None for all of its interfaces.
-
-    Raises:
-      ClusterError: The scheduler can't be reached.
-    """
+    """Serves a Dask cluster until its scheduler ends, or the connection to it."""
     dask.config.set(SETTINGS)
     sys.setswitchinterval(_SWITCH_SECONDS)
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)

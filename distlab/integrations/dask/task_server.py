@@ -26,17 +26,7 @@ _JOBS: Final = ("worker", "ps")
 
 
 def serve(server: Server, stopped: threading.Event | None = None) -> None:
-    """Serves a task until it is stopped. The calling thread waits, and can be interrupted.
-
-    Args:
-      server: The task.
-      stopped: Set when it is stopped; None for a server that nobody stops.
-
-    Raises:
-      ClusterSpecError: It is no worker and no parameter server, or its address has no port.
-      PortInUseError: Another process listens at its address.
-      ClusterError: Its address can't be listened at.
-    """
+    """Serves a task until it is stopped. The calling thread waits, and can be interrupted."""
     if server.job_name not in _JOBS:
         raise ClusterSpecError(
             f"Workers and parameter servers are served, and {server!r} is neither. The program of "

@@ -113,11 +113,7 @@ class DaskTasks:
         self._dispatch = Dispatch(session, pool, members, self._closures, about)
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
-        """Returns a closure as it travels to a worker.
-
-        Raises:
-          ArgumentTypeError: It can't.
-        """
+        """Returns a closure as it travels to a worker."""
         return self._closures.closure(fn, args, kwargs)
 
     @property
@@ -126,11 +122,7 @@ class DaskTasks:
         return self._strategy()
 
     def attach(self, strategy: Any) -> None:
-        """Notes the strategy, which results may refer to.
-
-        Args:
-          strategy: The strategy whose tasks these are.
-        """
+        """Notes the strategy, which results may refer to."""
         self._strategy = weakref.ref(strategy)
         references.sessions[self._session] = self
         ended = (self._connection, self._session, self._members, self._channels)
@@ -152,11 +144,7 @@ class DaskTasks:
         return CoordinatorsOwn(f"per-worker dataset {number}") if variable is None else variable
 
     def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
-        """Returns a variable that each worker makes for itself when it first uses it.
-
-        Args:
-          own: The coordinator's, which has the initial value.
-        """
+        """Returns a variable that each worker makes for itself when it first uses it."""
         known_by = RemoteVariable(description(own), np.array(own.numpy()))
         read_all = functools.partial(self._read_all, known_by)
         made = PerWorkerVariable(lambda: own, read_all, self.workers, known_by)
@@ -226,11 +214,7 @@ class DaskTasks:
         return addresses
 
     async def _greet(self) -> list[str]:
-        """Checks the versions of all tasks, and begins the session on the servers.
-
-        Returns:
-          Their addresses.
-        """
+        """Checks the versions of all tasks, and begins the session on the servers."""
         pool = self._connection.pool
         servers = [Task("ps", n) for n in range(len(self.servers))]
         for task in [*(Task("worker", n) for n in range(self.workers)), *servers]:
@@ -255,11 +239,7 @@ class DaskTasks:
 
 
 def _address_of(addresses: list[str], lost: dict[int, ServerLostError], server: int) -> str:
-    """Returns where a server is; what is called for a variable's end must not keep the session.
-
-    Raises:
-      ServerLostError: It is lost.
-    """
+    """Returns where a server is; what is called for a variable's end must not keep the session."""
     if server in lost:
         raise lost[server]
     return addresses[server]
@@ -289,17 +269,7 @@ def _end(
 
 
 def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTasks:
-    """Returns a session with Dask's workers.
-
-    Args:
-      client: The client of Dask's scheduler.
-      workers: The number of workers.
-      servers: The number of parameter servers.
-      module: What a worker imports.
-
-    Raises:
-      ClusterError: The client is closed, or asynchronous; or Dask has too few workers.
-    """
+    """Returns a session with Dask's workers."""
     if client.asynchronous or client.status != "running":
         state = "is asynchronous" if client.asynchronous else f"is {client.status}"
         raise ClusterError(
@@ -317,16 +287,7 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
 
 
 def of_cluster(cluster: ClusterSpec, module: str) -> DaskTasks:
-    """Returns a session with the processes that listen at the addresses of a cluster.
-
-    Args:
-      cluster: A cluster with workers and parameter servers.
-      module: What a worker imports.
-
-    Raises:
-      ClusterSpecError: An address has no port.
-      ClusterError: One is not there in time, or is another task, or has other versions.
-    """
+    """Returns a session with the processes that listen at the addresses of a cluster."""
     tasks = {
         Task(job, index): cluster.task_address(job, index)
         for job in ("worker", "ps")

@@ -87,27 +87,13 @@ class Values:
         return number
 
     def read(self, numbers: str) -> tuple[list[int], Described, Any]:
-        """Returns the versions of values, and a packed copy of the values.
-
-        Args:
-          numbers: Their numbers, as text.
-        """
+        """Returns the versions of values, and a packed copy of the values."""
         wanted = from_text(numbers)
         described, buffer = packed([self._values[number] for number in wanted])
         return [self._versions[number] for number in wanted], described, sent(buffer)
 
     def update(self, changes: str, described: Described, buffer: Any) -> list[int]:
-        """Changes values; nobody sees some of the changes of one call without the others.
-
-        Args:
-          changes: For each operation the value's number, the verb and the number of operands, as
-            text.
-          described: What describes the operands of all operations, in order.
-          buffer: These operands.
-
-        Returns:
-          The version that each operation has changed.
-        """
+        """Changes values; nobody sees some of the changes of one call without the others."""
         left = iter(unpacked(described, buffer))
         before = []
         for number, verb, count in from_text(changes):

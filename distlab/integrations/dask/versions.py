@@ -24,15 +24,7 @@ def versions() -> dict[str, str]:
 
 
 def require_same(theirs: Mapping[str, str], who: str) -> None:
-    """Checks that a task has the versions of this process.
-
-    Args:
-      theirs: The task's versions.
-      who: The task, for the message.
-
-    Raises:
-      ClusterError: They differ.
-    """
+    """Checks that a task has the versions of this process."""
     own = versions()
     other = [
         f"{name} {theirs.get(name, 'unknown')} there and {version} here"

@@ -29,11 +29,7 @@ _RECEIVED_TOGETHER: Final = 1 << 16
 
 
 def as_pieces(message: Any) -> list[Piece]:
-    """Returns a message as what has to be sent, one after another.
-
-    Args:
-      message: Anything that can be pickled; a `pickle.PickleBuffer` in it is not copied.
-    """
+    """Returns a message as what has to be sent, one after another."""
     buffers: list[memoryview] = []
     head = pickle.dumps(
         message, _PROTOCOL, buffer_callback=lambda buffer: buffers.append(buffer.raw())
@@ -74,11 +70,7 @@ class Incoming:
         return self._together[self._used :]
 
     def came(self, count: int) -> list[Any]:
-        """Returns the messages that are complete now.
-
-        Args:
-          count: The number of bytes that were written to `room`.
-        """
+        """Returns the messages that are complete now."""
         if self._one is None:
             self._used += count
             return list(self._messages())

@@ -332,11 +332,7 @@ class Accuracy(Metric):
 
 @contextmanager
 def _of_the_library() -> Iterator[None]:
-    """Computes with NNX's own numbers, which the program's guards and rules do not mean.
-
-    Raises:
-      ContextError: This is a forked child.
-    """
+    """Computes with NNX's own numbers, which the program's guards and rules do not mean."""
     in_flight.require_not_forked()
     with jax_internals.placing(), jax.numpy_dtype_promotion("standard"):
         yield
@@ -354,11 +350,7 @@ def _nnx() -> Any:
 
 
 def _check_kind(metric: Any, nnx: Any) -> None:
-    """Refuses metrics whose states can't be added.
-
-    Raises:
-      ArgumentTypeError: It is none that averages.
-    """
+    """Refuses metrics whose states can't be added."""
     parts = [metric]
     if isinstance(metric, nnx.MultiMetric):
         parts = [getattr(metric, name) for name in metric._metric_names]
@@ -391,12 +383,7 @@ def _common(value: Any) -> Any:
 
 
 def _as_array(value: Any) -> Any:
-    """Returns numbers as an array; distributed values unchanged.
-
-    Raises:
-      ValueShapeError: It holds no real numbers.
-      DonatedError: It is an array that was deleted.
-    """
+    """Returns numbers as an array; distributed values unchanged."""
     if _is_distributed(value):
         return value
     array = as_numbers(value, "update_state")
@@ -414,11 +401,7 @@ def _as_floats(value: Any) -> Any:
 
 
 def _refuse_weights(weights: Any) -> None:
-    """Refuses the weights of Keras' metrics: examples are counted, by whole numbers.
-
-    Raises:
-      UnsupportedError: There are weights.
-    """
+    """Refuses the weights of Keras' metrics: examples are counted, by whole numbers."""
     if weights is not None:
         raise UnsupportedError(
             "update_state counts each example once and takes no weights, got "
@@ -428,11 +411,7 @@ def _refuse_weights(weights: Any) -> None:
 
 
 def _given_once(name: str, value: Any, of_keras: str, other: Any) -> Any:
-    """Returns an argument that has two names.
-
-    Raises:
-      ArgumentTypeError: It is given by both, or by none.
-    """
+    """Returns an argument that has two names."""
     if (value is None) is (other is None):
         found = "both" if other is not None else "neither"
         raise ArgumentTypeError(
@@ -448,16 +427,7 @@ def _masked(mask: Any) -> dict[str, Any]:
 
 
 def _check_mask(mask: Any, counted: Any) -> None:
-    """Refuses weights, which Flax would cut to whole numbers, and masks that would broadcast.
-
-    Args:
-      mask: The mask, or None.
-      counted: The array of which it says what counts, where that is known.
-
-    Raises:
-      ArgumentTypeError: A mask is not made of booleans.
-      ValueShapeError: Its shape is not that of what it masks.
-    """
+    """Refuses weights, which Flax would cut to whole numbers, and masks that would broadcast."""
     if mask is not None and counted is not None and np.shape(mask) != np.shape(counted):
         raise ValueShapeError(
             f"mask says of each example whether it counts, so it has the shape "

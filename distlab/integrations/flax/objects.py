@@ -59,12 +59,7 @@ class NnxObjects:
     def split(
         self, objects: Sequence[Any], use: Use
     ) -> tuple[NnxStructure, list[Any], Callable[[list[Any]], None]]:
-        """Returns the objects' structure, their arrays, and what gives them new arrays.
-
-        Args:
-          objects: The objects.
-          use: Begins before the arrays are read.
-        """
+        """Returns the objects' structure, their arrays, and what gives them new arrays."""
         found = self._outlines.find(objects)
         if found is not None:
             use.begin(map(id, found.variables))
@@ -137,12 +132,7 @@ class NnxStructure:
         return [(path[0].key, "".join(map(_text, path[1:]))) for path in self.paths]
 
     def enter(self, arrays: Sequence[Any], examples: int | None) -> _Inside:
-        """Returns one replica's objects.
-
-        Args:
-          arrays: The objects' arrays.
-          examples: The number of examples that the replica receives; None if it isn't known.
-        """
+        """Returns one replica's objects."""
         if self._kinds is None:
             self._kinds = _kinds(self.merged(arrays), self.paths)
         return _Inside(self, self._kinds, arrays, examples)
@@ -189,11 +179,7 @@ class _Inside:
         self.objects = structure.merged(self._entered)
 
     def leave(self) -> list[Any]:
-        """Returns the objects' arrays after the function, the same on all replicas.
-
-        Raises:
-          StructureError: The function changed more than arrays.
-        """
+        """Returns the objects' arrays after the function, the same on all replicas."""
         graph, state = nnx.split(tuple(self.objects))
         after, structure = jax.tree.flatten(state)
         if (graph, structure) != (self._structure.graph, self._structure.state):

@@ -115,12 +115,7 @@ class Outline:
         return [found[position] for position in self._positions]
 
     def _part(self, one: Any, known: set[int]) -> _Part:
-        """Returns what an object holds.
-
-        Args:
-          one: The object.
-          known: The addresses of the parts found so far; those found in the object are added.
-        """
+        """Returns what an object holds."""
         contents = _contents_of(type(one))
         names, values = contents(one)
         inner = []
@@ -210,11 +205,7 @@ class Outlines(Generic[_S]):
         self._lock = threading.Lock()
 
     def find(self, objects: Sequence[Any]) -> Found[_S] | None:
-        """Returns what is known of objects if they consist of the same as before.
-
-        Args:
-          objects: The objects.
-        """
+        """Returns what is known of objects if they consist of the same as before."""
         noted = self._noted.get(tuple(map(id, objects)))
         if noted is None or noted.outline is None or noted.structure is None:
             return None
@@ -230,11 +221,6 @@ class Outlines(Generic[_S]):
 
         Objects that come once need no outline, and those that change with each call are
         outlined ever more seldom.
-
-        Args:
-          objects: The objects.
-          structure: Their structure.
-          arrays: Their arrays.
         """
         with self._lock:
             key = tuple(map(id, objects))
@@ -254,13 +240,7 @@ class Outlines(Generic[_S]):
 def _outline(
     objects: Sequence[Any], variables: Sequence[Any], arrays: Sequence[Any]
 ) -> Outline | None:
-    """Returns an outline of objects; None if one would not see all changes.
-
-    Args:
-      objects: The objects.
-      variables: For each of their arrays what holds it.
-      arrays: The arrays.
-    """
+    """Returns an outline of objects; None if one would not see all changes."""
     if not all(issubclass(type(one), nnx.Variable) for one in variables):
         return None
     try:
@@ -274,11 +254,7 @@ def _outline(
 
 
 def values_of(variables: Sequence[nnx.Variable[Any]]) -> list[Any] | None:
-    """Returns the arrays in variables; None if one holds something else.
-
-    Args:
-      variables: The variables.
-    """
+    """Returns the arrays in variables; None if one holds something else."""
     values = list(map(operator.attrgetter(_SLOT), variables))
     if all(type(value) is ConcreteArray or _is_leaf(value) for value in values):
         return values
@@ -286,12 +262,7 @@ def values_of(variables: Sequence[nnx.Variable[Any]]) -> list[Any] | None:
 
 
 def store(variables: Sequence[nnx.Variable[Any]], arrays: Sequence[Any]) -> None:
-    """Gives variables new arrays: all of them, if an interrupt comes.
-
-    Args:
-      variables: The variables.
-      arrays: For each of them its array.
-    """
+    """Gives variables new arrays: all of them, if an interrupt comes."""
     if all(type(array) is ConcreteArray for array in arrays):
         # In C, where no interrupt comes between two of them.
         deque(map(object.__setattr__, variables, itertools.repeat(_SLOT), arrays), maxlen=0)

@@ -41,11 +41,6 @@ class Call:
 
         When a worker fails, the others may wait for it in a collective. If they can't be told,
         they may wait for it to join; they are interrupted.
-
-        Args:
-          tell: Is called with the first worker that failed and its error, when others still run
-            half a second later. Returns whether they could be told.
-          interrupt: Is called with the workers that still run when they could not.
         """
         next_step: float | None = None
         pause = 0.0  # between interrupts: Python can lose one that comes in the middle of an import
@@ -77,14 +72,7 @@ class Call:
         return [worker for worker, result in self.results.items() if result.ready()]
 
     def values(self, hosts: Mapping[int, str]) -> list[Any]:
-        """Returns the results of the workers, in order.
-
-        Args:
-          hosts: The name of each worker's machine.
-
-        Raises:
-          WorkerError: A worker failed; the tracebacks of all are printed.
-        """
+        """Returns the results of the workers, in order."""
         if self._failed:
             self._print_tracebacks()
             worker = self._own_failures()[0]

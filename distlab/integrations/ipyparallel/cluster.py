@@ -181,9 +181,6 @@ class Cluster:
 
         A worker that waits for others is in code which no signal ends: one that the signal ended
         tells it.
-
-        Returns:
-          The workers that still run it.
         """
         self._engines.signal(call.running(), signal.SIGINT)
         _await(lambda: not call.running(), _SIGNAL_SECONDS)
@@ -194,11 +191,7 @@ class Cluster:
         return call.running()
 
     def _tell(self, worker: int, message: str) -> bool:
-        """Lets a failed worker tell the others, which may wait for it in a collective.
-
-        Returns:
-          Whether it could: it lives, and has joined the others.
-        """
+        """Lets a failed worker tell the others, which may wait for it in a collective."""
         if worker in self._engines.lost():
             return False
         return bool(self._engines.view(worker).apply_async(engine.tell, message).get(_CALL_SECONDS))
@@ -254,11 +247,7 @@ class Cluster:
         return address
 
     def _start_collector(self, host: str) -> str:
-        """Takes the events of workers on other machines, and writes the files of their runs.
-
-        Returns:
-          What the workers need to know.
-        """
+        """Takes the events of workers on other machines, and writes the files of their runs."""
         if self._collector is None:
             self._collector = Collector()
         return f"{host} {self._collector.port} {self._collector.key}"

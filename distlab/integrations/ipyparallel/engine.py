@@ -22,12 +22,7 @@ def place() -> tuple[str, int, int]:
 
 
 def enter(environment: Mapping[str, str], paths: list[str]) -> None:
-    """Makes this engine a worker of a cluster, which the strategy joins.
-
-    Args:
-      environment: The variables that tell a worker its place. Those without a value are removed.
-      paths: The folders from which the notebook imports modules.
-    """
+    """Makes this engine a worker of a cluster, which the strategy joins."""
     from distlab.launching import environment as names
 
     for name in (names.DEVICES, names.COORDINATOR, names.COLLECTOR):
@@ -45,11 +40,7 @@ def leave() -> None:
 
 
 def tell(message: str) -> bool:
-    """Tells the other workers that this one has failed.
-
-    Returns:
-      Whether they can be told: the workers have joined.
-    """
+    """Tells the other workers that this one has failed."""
     if "distlab.processes.group" not in sys.modules:
         return False
     from distlab.processes import failures, group

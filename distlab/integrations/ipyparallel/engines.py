@@ -30,17 +30,6 @@ class Engines:
     """
 
     def __init__(self, workers: int, launcher: str | None, warden: Warden) -> None:
-        """Starts the engines.
-
-        Args:
-          workers: Their number.
-          launcher: Which of ipyparallel's launchers starts them; None for processes of this
-            machine.
-          warden: Ends them when this process is gone.
-
-        Raises:
-          ArgumentValueError: ipyparallel has no such launcher.
-        """
         import ipyparallel
 
         configured = {} if launcher is None else as_configured(launcher)

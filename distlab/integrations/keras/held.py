@@ -80,12 +80,7 @@ class Held:
         return False
 
     def assign(self, value: Any, before: Any) -> None:
-        """Assigns what a replica computed.
-
-        Args:
-          value: The replica's value.
-          before: What it computed that from.
-        """
+        """Assigns what a replica computed."""
         if self._adds:
             self.variable.assign_add(value - before)
         else:
@@ -126,14 +121,7 @@ def shares_copies(strategy: Strategy) -> bool:
 
 
 def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
-    """Returns the variables of one kind with the values that Keras holds.
-
-    Args:
-      kind: What the variables are to their model.
-      variables: Keras' variables.
-      arrays: Their values.
-      strategy: The model's strategy.
-    """
+    """Returns the variables of one kind with the values that Keras holds."""
     return Group(
         [
             _held(variable, array, kind, strategy)

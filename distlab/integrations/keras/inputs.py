@@ -75,11 +75,7 @@ class DatasetAdapter(DataAdapter):  # type: ignore[misc]
         """Unknown."""
 
     def get_numpy_iterator(self) -> Iterator[Any]:
-        """Returns the batches.
-
-        Raises:
-          ContextError: They are a strategy's, and the model has none.
-        """
+        """Returns the batches."""
         if isinstance(self.dataset, DistributedDataset):
             raise ContextError(
                 "A distributed dataset is input for a model that was made in the scope of its "
@@ -123,11 +119,7 @@ class Batches:
         self._dataset: DistributedDataset = source
 
     def spec(self) -> Any:
-        """Returns the shapes and dtypes of the first replica's part of a batch.
-
-        Raises:
-          ArgumentValueError: There is no batch.
-        """
+        """Returns the shapes and dtypes of the first replica's part of a batch."""
         if getattr(self._adapter, "dataset", None) is self._dataset:  # distributed by the user
             part = _first(self._dataset)
             return jax.tree.map(_part_spec, part, is_leaf=_is_per_replica)
@@ -231,11 +223,7 @@ def sizes_of(batch: Any, replicas: int) -> tuple[int, ...]:
 
 
 def _first(batches: Iterable[Any]) -> Any:
-    """Returns the first batch, by which Keras builds a model.
-
-    Raises:
-      ArgumentValueError: There is none.
-    """
+    """Returns the first batch, by which Keras builds a model."""
     for batch in batches:
         return batch
     raise ArgumentValueError(

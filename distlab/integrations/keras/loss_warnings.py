@@ -16,11 +16,7 @@ class LossWarnings:
         self._said: dict[str, bool] = {}
 
     def take(self, messages: list[str]) -> None:
-        """Keeps what a replica's step found.
-
-        Args:
-          messages: What to say of its loss.
-        """
+        """Keeps what a replica's step found."""
         for message in messages:
             self._said.setdefault(message, False)
 

@@ -118,13 +118,7 @@ def _patch_metrics() -> None:
 
 
 def _of_one_number(loss: Any, message: str, context: ReplicaContext) -> Any:
-    """Returns a replica's part of a loss that is one number already, which Keras does not scale.
-
-    Args:
-      loss: The number.
-      message: What to warn of where it stays as it is.
-      context: The replica's context.
-    """
+    """Returns a replica's part of a loss that is one number already, which Keras does not scale."""
     if weighs_examples():
         return losses.scale_loss_for_distribution(loss)
     if in_step():

@@ -11,12 +11,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 def patch(owner: Any, name: str) -> Callable[[Callable[[Function], Function]], None]:
-    """Replaces `owner.name` by what the decorated function makes of it, once.
-
-    Args:
-      owner: A class or module of Keras.
-      name: The name of a function in it.
-    """
+    """Replaces `owner.name` by what the decorated function makes of it, once."""
 
     def replace(make: Callable[[Function], Function]) -> None:
         old = getattr(owner, name)

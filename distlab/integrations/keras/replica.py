@@ -71,11 +71,7 @@ def note_reduced() -> None:
 
 
 def reduced_in(compute: Callable[[], Any]) -> tuple[Any, bool]:
-    """Returns what a function returns, and whether Keras reduced a loss in it.
-
-    Args:
-      compute: The function.
-    """
+    """Returns what a function returns, and whether Keras reduced a loss in it."""
     outer, _thread.reduced = _thread.reduced, False
     try:
         return compute(), _thread.reduced
@@ -85,12 +81,7 @@ def reduced_in(compute: Callable[[], Any]) -> tuple[Any, bool]:
 
 @contextlib.contextmanager
 def step(share: Any, *, empty: bool) -> Iterator[list[str]]:
-    """Describes the step that this thread traces or runs; gives the list of its warnings.
-
-    Args:
-      share: The replica's part of the global batch; None weighs all replicas alike.
-      empty: Whether the replica has no examples.
-    """
+    """Describes the step that this thread traces or runs; gives the list of its warnings."""
     before = _thread.share, _thread.empty, _thread.warnings
     warnings: list[str] = []
     _thread.share, _thread.empty, _thread.warnings = share, empty, warnings

@@ -35,10 +35,6 @@ def joined(value: Any, strategy: Strategy) -> Any:
     Examples are in replica order, and with several workers in that of the input: the first
     replica of each worker, then the second ones, as in `_multi_worker_concat` of Keras on
     TensorFlow.
-
-    Args:
-      value: What `run` returned; with several workers it has no scalars.
-      strategy: The strategy that ran it.
     """
     if not isinstance(value, PerReplica | Mirrored):
         return value
@@ -61,12 +57,7 @@ def _joined_of_workers(value: PerReplica, strategy: Strategy) -> np.ndarray:
 
 
 def mean_of(value: Any, sizes: tuple[int, ...]) -> np.ndarray:
-    """Returns the mean of a value over the replicas that have examples.
-
-    Args:
-      value: What `run` returned.
-      sizes: The number of each replica's examples.
-    """
+    """Returns the mean of a value over the replicas that have examples."""
     if not isinstance(value, PerReplica):
         return np.asarray(value.array if isinstance(value, Mirrored) else value)
     rows = rows_of(value)

@@ -54,11 +54,7 @@ class Steps:
         self._single: SingleBatches | None = None
 
     def function(self, name: StepName) -> Callable[[Any, Iterator[Any]], tuple[Any, State]]:
-        """Returns what Keras calls for the next step, or the next `steps_per_execution`.
-
-        Args:
-          name: The step.
-        """
+        """Returns what Keras calls for the next step, or the next `steps_per_execution`."""
         step = _Step(self, self._model, name, by_examples=self._by_examples)
         executions = self._model.steps_per_execution
 
@@ -78,12 +74,7 @@ class Steps:
         return run
 
     def record(self, logs: dict[str, Any], prefix: str) -> None:
-        """Records the results of an evaluation as metrics.
-
-        Args:
-          logs: The results by name.
-          prefix: What to put before the names.
-        """
+        """Records the results of an evaluation as metrics."""
         numbers = {name: value for name, value in logs.items() if isinstance(value, float)}
         step = getattr(sink.recorder(), "last_step", -1)
         emit(step, {f"{prefix}{name}": value for name, value in numbers.items()})
@@ -227,16 +218,7 @@ def _of_all_replicas(
     *,
     one_copy: bool,
 ) -> dict[Path, Any]:
-    """Returns logs as one device would log them that has all replicas' examples.
-
-    Args:
-      model: The model.
-      logs: What this replica logged.
-      metrics: The values of the model's metric variables on this replica.
-      before: Those before the step.
-      share: The replica's part of the global batch; None where replicas count alike.
-      one_copy: Whether the replicas share them, in place of each having its own from zero on.
-    """
+    """Returns logs as one device would log them that has all replicas' examples."""
     context = get_replica_context()
     counted = {
         i: metrics[i] - before[i] if one_copy else metrics[i]
@@ -259,13 +241,7 @@ def _of_all_replicas(
 
 
 def _results(model: Any, changed: set[int]) -> dict[Path, Any]:
-    """Returns the results of a model's metrics by the paths where a step may log them.
-
-    Args:
-      model: The model.
-      changed: The ids of the variables that the step changed. A number that it logs under the name
-        of another metric is its own, such as a loss beside Keras' unused tracker.
-    """
+    """Returns the results of a model's metrics by the paths where a step may log them."""
     named: dict[Path, Any] = {}
     unused: set[Path] = set()
     for metric in model.metrics:
@@ -288,11 +264,6 @@ def _means(packed: Any, context: ReplicaContext, examples: int) -> Any:
     """Returns the means of logs over the replicas of all workers that have examples.
 
     Workers read these without waiting for one another, in whatever thread.
-
-    Args:
-      packed: The logs of this replica.
-      context: The replica's context.
-      examples: The number of its examples.
     """
     counts = jnp.float32(examples > 0)
     full = context.all_reduce("SUM", counts)

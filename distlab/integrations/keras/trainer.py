@@ -193,11 +193,7 @@ def _strategy_of(model: Any) -> Any:
 
 
 def _require_possible(model: Any, strategy: Strategy) -> None:
-    """Checks that a model can be made in the scope of a strategy.
-
-    Raises:
-      UnsupportedError: The strategy has no replicas in sync, or Keras distributes models itself.
-    """
+    """Checks that a model can be made in the scope of a strategy."""
     if isinstance(strategy, ParameterServerStrategy):
         raise UnsupportedError(
             f"{type(model).__name__} was made in the scope of a ParameterServerStrategy, whose "
@@ -213,11 +209,7 @@ def _require_possible(model: Any, strategy: Strategy) -> None:
 
 
 def _require_made_in_scope(model: Any) -> None:
-    """Checks that a model that is used in a strategy's scope was made in it.
-
-    Raises:
-      ScopeError: It was made outside, or in another strategy's scope.
-    """
+    """Checks that a model that is used in a strategy's scope was made in it."""
     if not scopes.has_strategy():
         return
     strategy, steps = get_strategy(), steps_of(model)

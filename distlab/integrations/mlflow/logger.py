@@ -180,11 +180,7 @@ class MLflow(Logger):
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
-    """Checks the types of arguments.
-
-    Raises:
-      ArgumentTypeError: One is no string; or `tags` is no mapping of names to strings.
-    """
+    """Checks the types of arguments."""
     for name, value in arguments.items():
         texts = [value]
         if name == "tags" and isinstance(value, Mapping):
@@ -197,11 +193,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
 
 
 def _require_store(uri: str) -> None:
-    """Checks that MLflow can open the place where it keeps its runs.
-
-    Raises:
-      MissingExtraError: It is a database, and mlflow-skinny is installed alone.
-    """
+    """Checks that MLflow can open the place where it keeps its runs."""
     kind = uri.partition(":")[0].partition("+")[0]
     missing = [name for name in ("sqlalchemy", "alembic") if find_spec(name) is None]
     if kind in _DATABASES and missing:

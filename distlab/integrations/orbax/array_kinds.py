@@ -260,10 +260,6 @@ def copies_of_total(total: np.ndarray, replicas: int) -> np.ndarray:
 
     TensorFlow gives each copy the total divided by the replicas, which loses the remainder of
     integers.
-
-    Args:
-      total: The total.
-      replicas: The number of copies.
     """
     copies = np.zeros((replicas, *total.shape), total.dtype)
     copies[0] = total

@@ -105,13 +105,7 @@ class BackupAndRestore:
         self._entered = False
 
     def __enter__(self) -> BackupAndRestore:
-        """Restores the newest backup.
-
-        Raises:
-          DataLossError: It is damaged.
-          CheckpointMismatchError: It is one of other objects.
-          ContextError: SIGTERM is to be heard in another thread than the main one.
-        """
+        """Restores the newest backup."""
         self.restored = self._manager.restore_latest()
         self._steps, self._entered = 0, True
         if self._before_preemption:

@@ -120,11 +120,7 @@ class Checkpoint(Uncopied):
             self.__dict__["_parts"][name] = value
 
     def __delattr__(self, name: str) -> None:
-        """Forgets an object: it is not saved any more.
-
-        Raises:
-          ArgumentValueError: The name is one of this class's own.
-        """
+        """Forgets an object: it is not saved any more."""
         if name in self.__dict__ or hasattr(type(self), name):
             raise ArgumentValueError(
                 f"A checkpoint has {name} itself, which can't be deleted. Leave it alone; what "
@@ -334,11 +330,7 @@ class Checkpoint(Uncopied):
         walk(self, "", visit)
 
     def _leaves(self) -> dict[str, Any]:
-        """Returns the leaves by name.
-
-        Raises:
-          ArgumentValueError: Two leaves have one name, or an object has no leaf.
-        """
+        """Returns the leaves by name."""
         found: dict[str, Any] = {}
 
         def note(name: str, leaf: Any) -> Any:
@@ -395,18 +387,7 @@ class Checkpoint(Uncopied):
         unused: list[str],
         missing: list[str],
     ) -> None:
-        """Checks that what was saved fits the objects.
-
-        Args:
-          path: The checkpoint's folder.
-          entries: What it holds, by name.
-          here: The leaves of the objects, by name.
-          unused: Names that it alone has.
-          missing: Names that the objects alone have.
-
-        Raises:
-          CheckpointMismatchError: It does not.
-        """
+        """Checks that what was saved fits the objects."""
         claims = list(self._claims())
         surplus = [name for name in unused if any(_is_below(name, claim) for claim in claims)]
         found = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
@@ -456,11 +437,7 @@ class Checkpoint(Uncopied):
 def _require_one_value(
     path: Path, here: Mapping[str, Any], entries: Mapping[str, Entry], arrays: Mapping[str, Any]
 ) -> None:
-    """Checks that a variable which has several names had one value when it was saved.
-
-    Raises:
-      CheckpointMismatchError: It had several, of which the last one would remain.
-    """
+    """Checks that a variable which has several names had one value when it was saved."""
     first: dict[int, str] = {}
     for name, leaf in here.items():
         if name not in entries or not isinstance(leaf, Variable):

@@ -69,11 +69,7 @@ killed process left in a folder looks like what another thread is writing."""
 
 
 def require_orbax() -> None:
-    """Imports Orbax.
-
-    Raises:
-      MissingExtraError: It is not installed.
-    """
+    """Imports Orbax."""
     _orbax()
 
 
@@ -82,13 +78,6 @@ def alone(folder: Path, name: str) -> Iterator[None]:
     """Held while checkpoints of a name are written or removed: a second process is refused.
 
     Each would remove what the other has not finished. A file system without locks refuses none.
-
-    Args:
-      folder: The folder of checkpoints.
-      name: A checkpoint's name, or what the names of several begin with.
-
-    Raises:
-      CheckpointError: Another process holds it.
     """
     with _one_at_a_time:
         lock = _lock(folder, name)
@@ -104,11 +93,7 @@ def alone(folder: Path, name: str) -> Iterator[None]:
 
 
 def _lock(folder: Path, name: str) -> int | None:
-    """Returns an open file that is locked; None where none can be.
-
-    Raises:
-      CheckpointError: Another process has locked it.
-    """
+    """Returns an open file that is locked; None where none can be."""
     path, tries = _lock_path(folder, name), 0
     while True:
         try:
@@ -158,15 +143,7 @@ def _lock_path(folder: Path, name: str) -> Path:
 
 
 def write(path: Path, state: Mapping[str, Saved]) -> None:
-    """Writes a checkpoint; one of that name is replaced when the new one is whole.
-
-    Args:
-      path: The folder to make.
-      state: The leaves by name.
-
-    Raises:
-      CheckpointError: The disk is full, or something else than a checkpoint is in the way.
-    """
+    """Writes a checkpoint; one of that name is replaced when the new one is whole."""
     arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
     entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
     with alone(path.parent, path.name):
@@ -213,15 +190,7 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Returns what a checkpoint holds, by name.
-
-    Args:
-      path: Its folder.
-
-    Raises:
-      NotFoundError: There is none.
-      DataLossError: It is damaged, or was not written by distlab.
-    """
+    """Returns what a checkpoint holds, by name."""
     orbax = _orbax()
     place = _place(path)
     with _one_at_a_time, _damage_as_error(path):
@@ -234,16 +203,7 @@ def entries(path: Path) -> dict[str, Entry]:
 
 
 def arrays(path: Path, known: Mapping[str, Entry], names: Collection[str]) -> dict[str, np.ndarray]:
-    """Returns arrays of a checkpoint.
-
-    Args:
-      path: Its folder.
-      known: What it holds.
-      names: The names of the entries to read; those without an array are passed over.
-
-    Raises:
-      DataLossError: It is damaged.
-    """
+    """Returns arrays of a checkpoint."""
     orbax = _orbax()
     read = {
         name: np.zeros(known[name].shape, np.dtype(known[name].dtype))
@@ -292,12 +252,7 @@ def remove(path: Path) -> None:
 
 
 def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
-    """Removes what killed processes left behind.
-
-    Args:
-      folder: The folder of checkpoints.
-      is_own: Whether a name is one of this folder's checkpoints.
-    """
+    """Removes what killed processes left behind."""
     with _one_at_a_time:
         for lock in folder.glob(f".*{_LOCK}"):
             name = lock.name.removeprefix(".").removesuffix(_LOCK)
@@ -406,11 +361,7 @@ def _crc32c(path: Path) -> int:
 
 
 def _require_undamaged(path: Path, place: Path) -> None:
-    """Checks all files. Orbax prints the traces of its threads when it meets a damaged one.
-
-    Raises:
-      DataLossError: A file is damaged or missing, or there are no checksums.
-    """
+    """Checks all files. Orbax prints the traces of its threads when it meets a damaged one."""
     if not is_checkpoint(place):
         raise _damaged(path, "it was not written by distlab.train")
     for name, (size, checksum) in _known_checksums(path, place).items():

@@ -28,44 +28,19 @@ class Kind(ABC):
 
     @abstractmethod
     def saved(self, name: str, leaf: Any) -> Saved:
-        """Returns a leaf as it is written; its array is a copy.
-
-        Args:
-          name: The leaf's name, for messages.
-          leaf: The leaf.
-
-        Raises:
-          ArgumentTypeError: A value of this type can't be saved.
-          DonatedError: An array was deleted.
-        """
+        """Returns a leaf as it is written; its array is a copy."""
 
     @abstractmethod
     def fault(self, leaf: Any, entry: Entry) -> str:
-        """Returns why a leaf can't be restored from an entry; empty where it can.
-
-        Args:
-          leaf: The leaf of the program.
-          entry: What the checkpoint has.
-        """
+        """Returns why a leaf can't be restored from an entry; empty where it can."""
 
     def hint(self, leaf: Any, entry: Entry) -> str:  # noqa: ARG002
-        """Returns what to do about a fault, beyond what helps with any; empty for nothing.
-
-        Args:
-          leaf: The leaf of the program, in which `fault` has found one.
-          entry: What the checkpoint has.
-        """
+        """Returns what to do about a fault, beyond what helps with any; empty for nothing."""
         return ""
 
     @abstractmethod
     def placed(self, leaf: Any, entry: Entry, array: np.ndarray | None) -> Put:
-        """Places a restored value on the leaf's devices, and changes nothing yet.
-
-        Args:
-          leaf: The leaf of the program, in which `fault` has found none.
-          entry: What the checkpoint has.
-          array: Its array; None where it has none.
-        """
+        """Places a restored value on the leaf's devices, and changes nothing yet."""
 
 
 @final

@@ -374,11 +374,7 @@ def _number(folder: str, name: str | None) -> int | None:
 
 
 def _whole_number(name: str, value: Any) -> int:
-    """Returns the whole number that a number, an array or a variable holds.
-
-    Raises:
-      ArgumentValueError: It holds another one, or none.
-    """
+    """Returns the whole number that a number, an array or a variable holds."""
     try:
         array = np.asarray(value)
         number = int(array)

@@ -50,11 +50,7 @@ class CheckpointOptions:
 
 
 def checked(options: Any) -> CheckpointOptions:
-    """Returns options, the default ones for None.
-
-    Raises:
-      ArgumentTypeError: They are something else.
-    """
+    """Returns options, the default ones for None."""
     if options is None:
         return CheckpointOptions()
     if not isinstance(options, CheckpointOptions):
@@ -66,12 +62,7 @@ def checked(options: Any) -> CheckpointOptions:
 
 
 def absolute(path: Any) -> Path:
-    """Returns a path as an absolute one.
-
-    Raises:
-      ArgumentTypeError: It is no path.
-      ArgumentValueError: It is a URL, or no file can have that name.
-    """
+    """Returns a path as an absolute one."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ArgumentTypeError(
             f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
@@ -83,12 +74,7 @@ def absolute(path: Any) -> Path:
 
 
 def absolute_name(path: Any) -> Path:
-    """Returns the path of one checkpoint as an absolute one.
-
-    Raises:
-      ArgumentTypeError: It is no path.
-      ArgumentValueError: `absolute` refuses it, or it is the root folder, which has no name.
-    """
+    """Returns the path of one checkpoint as an absolute one."""
     found = absolute(path)
     if not found.name:
         raise ArgumentValueError(

@@ -72,11 +72,7 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> np.nda
 
 
 def _checkpoint_at(path: str | os.PathLike[str]) -> Path:
-    """Returns the path of a checkpoint, which is the newest one of a folder of checkpoints.
-
-    Raises:
-      ArgumentValueError: The folder has none.
-    """
+    """Returns the path of a checkpoint, which is the newest one of a folder of checkpoints."""
     place = absolute(path)
     if not place.is_dir() or files.looks_like_checkpoint(place):
         return place

@@ -33,12 +33,7 @@ class Unchanged:
         self._first, self._done = None, True
 
     def is_second_of(self, parts: Any) -> bool:
-        """Returns whether this is the second save, with the values of the first one.
-
-        Args:
-          parts: The objects of the checkpoint. One whose state may change in place, such as a
-            variable or an iterator, ends the comparison.
-        """
+        """Returns whether this is the second save, with the values of the first one."""
         if self._done:
             return False
         values = _plain_values(parts)

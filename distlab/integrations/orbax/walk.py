@@ -73,14 +73,6 @@ def walk(value: Any, name: str, visit: Visit) -> Any:
 
     Attributes of objects are set to what takes the place of their values. Nests are made anew
     where a leaf changes.
-
-    Args:
-      value: A leaf, a nest of them, or an object with attributes that hold some.
-      name: The name of the object; empty for the root of a checkpoint.
-      visit: Is called with each leaf.
-
-    Returns:
-      The object that takes the place of `value`.
     """
     return _Walk(visit).nest(value, name, settings=False)
 

@@ -39,9 +39,6 @@ def writing(write: Callable[[], None]) -> Callable[[], None]:
 
     The chief's writes, and then tells the others, for whom it does not wait. Theirs waits until
     it has, and raises the chief's error. All processes must call this in the same order.
-
-    Args:
-      write: Writes it.
     """
     processes = group.current()
     if processes is None:
@@ -86,13 +83,6 @@ def with_all_positions(
     """Returns what a checkpoint holds, with the positions of all workers' iterators.
 
     Where the positions are equal, one is kept, so that any number of workers restores it.
-
-    Args:
-      state: The leaves by name, as this process has them.
-      encode: Returns a NumPy number in a state as JSON's.
-
-    Raises:
-      WorkerError: Another worker does not save, or is lost.
     """
     processes = group.current()
     own = {name: saved.entry for name, saved in state.items() if saved.entry.kind == "position"}
@@ -140,14 +130,7 @@ def workers_fault(entry: Entry) -> str:
 
 
 def same_on_all_workers(arrays: list[np.ndarray]) -> bool:
-    """Returns whether all arrays, and those that the other processes pass, have the same bytes.
-
-    Args:
-      arrays: Arrays of one shape and dtype.
-
-    Raises:
-      WorkerError: Another worker does not save, or is lost.
-    """
+    """Returns whether all arrays, and those that the other processes pass, have the same bytes."""
     first = arrays[0].tobytes()  # so that NaN equals NaN
     same = all(array.tobytes() == first for array in arrays[1:])
     processes = group.current()
@@ -171,12 +154,7 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def placed(value: Any, sharding: Sharding) -> jax.Array:
-    """Places an array that all processes hold alike. `device_put` would compare the processes'.
-
-    Args:
-      value: The array; random keys keep their kind.
-      sharding: Where each of its parts lies.
-    """
+    """Places an array that all processes hold alike. `device_put` would compare the processes'."""
     if sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
     if isinstance(value, jax.Array) and is_key(value):

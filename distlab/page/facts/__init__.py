@@ -93,21 +93,7 @@ def collect(
     advice: Sequence[Advice],
     capture_state: str,
 ) -> Facts:
-    """Returns the facts of a run's page.
-
-    Args:
-      folds: The run up to the shown moment.
-      whole: The whole run.
-      live: Whether more events may come.
-      living: The processes that still record it; None where it is not known.
-      caught_up: Whether everything that was recorded has been read.
-      read_share: Share of it that was read, None when unknown.
-      name: The name of a run that has not reported one.
-      batch: Number of the batch to show, None for the newest.
-      dataset: Number of the dataset whose batches to show, None for all.
-      advice: What `distlab.advice` found.
-      capture_state: State of the capture button, see `capture_button_facts`.
-    """
+    """Returns the facts of a run's page."""
     header = whole.columns("header")
     run = run_facts(header, live=live, caught_up=caught_up, read_share=read_share, name=name)
     # A moment gone by is shown as it was then: live.

@@ -49,11 +49,7 @@ class AdviceFacts(TypedDict):
 
 
 def advice_facts(advice: Sequence[Advice]) -> AdviceFacts:
-    """Returns the advice in words.
-
-    Args:
-      advice: What `distlab.advice` found.
-    """
+    """Returns the advice in words."""
     return {
         "advice": [_row(one) for one in advice[:_MOST_ADVICE]],
         "has_advice": bool(advice),

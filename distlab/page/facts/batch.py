@@ -102,14 +102,7 @@ def batch_facts(
     *,
     wanted: int | None = None,
 ) -> BatchFacts:
-    """Returns the chosen batch in words.
-
-    Args:
-      detail: The batch, None before the first.
-      batches: All batches that are kept.
-      dataset: Number of the dataset whose batches can be chosen, None for all.
-      wanted: Number of the batch that was chosen, None for the newest.
-    """
+    """Returns the chosen batch in words."""
     missing = missing_text(wanted, detail, batches["count"], of_dataset=dataset is not None)
     newest = batches["number"][batches["dataset"] == batches["main"]]
     names = [plain(name, _MOST_NAME) for name in batches["datasets"]]
@@ -178,14 +171,7 @@ def batch_facts(
 def missing_text(
     wanted: int | None, detail: BatchDetail | None, count: int, *, of_dataset: bool = False
 ) -> str:
-    """Returns why another batch is shown than the wanted one, empty when it is that one.
-
-    Args:
-      wanted: Number of the batch that was chosen, None for the newest.
-      detail: The batch that is shown, None before the first.
-      count: How many batches there are so far.
-      of_dataset: Whether the batches of one dataset are chosen from.
-    """
+    """Returns why another batch is shown than the wanted one, empty when it is that one."""
     if wanted is None or detail is None or detail["number"] == wanted:
         return ""
     if wanted >= count:
@@ -198,12 +184,7 @@ def missing_text(
 
 
 def share_of(size: int, nominal: int) -> str:
-    """Returns a replica's examples as text: `"8"`, `"5 of 8"` or `"empty"`.
-
-    Args:
-      size: How many examples the replica received.
-      nominal: How many it receives from a full batch.
-    """
+    """Returns a replica's examples as text: `"8"`, `"5 of 8"` or `"empty"`."""
     return size_text(size, max(1, nominal)) if size else "empty"
 
 

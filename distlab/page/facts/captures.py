@@ -40,12 +40,7 @@ class CaptureButtonFacts(TypedDict):
 
 
 def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> CaptureFacts:
-    """Returns the note on the newest capture.
-
-    Args:
-      captures: The newest capture.
-      workers: The processes of the run.
-    """
+    """Returns the note on the newest capture."""
     if not captures["count"]:
         return {"has_capture": False, "capture_note": ""}
     by = "you" if captures["asked_by"] == "user" else "the recorder, which does so now and then"
@@ -74,12 +69,7 @@ def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> CaptureFa
 
 
 def capture_button_facts(state: str) -> CaptureButtonFacts:
-    """Returns the state of the button.
-
-    Args:
-      state: `"ready"`, `"running"`, why the last capture failed, or empty where none
-        can be taken.
-    """
+    """Returns the state of the button."""
     return {
         "can_capture": bool(state),
         "capture_busy": state == "running",

@@ -44,11 +44,7 @@ class DeviceFacts(TypedDict):
 
 
 def device_facts(devices: DeviceColumns) -> DeviceFacts:
-    """Returns the memory of the devices, and the parts that can be chosen.
-
-    Args:
-      devices: The watched devices.
-    """
+    """Returns the memory of the devices, and the parts that can be chosen."""
     process = devices["process_bytes"]
     return {
         "busy_note": BUSY_NOTE,

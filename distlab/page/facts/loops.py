@@ -25,13 +25,7 @@ class LoopFacts(TypedDict):
 
 
 def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: bool) -> LoopFacts:
-    """Returns the loops that have buttons, and those that would have them elsewhere.
-
-    Args:
-      rows: The loops of this process; None where another process trains.
-      recorded: The loops that the run recorded.
-      live: Whether the run goes on.
-    """
+    """Returns the loops that have buttons, and those that would have them elsewhere."""
     elsewhere = [
         f"{plain(name)} is {state}"
         for name, state in zip(recorded["name"], recorded["state"], strict=True)

@@ -35,11 +35,7 @@ class MetricFacts(TypedDict):
 
 
 def metric_facts(metrics: MetricColumns) -> MetricFacts:
-    """Returns the newest value of the loss, or else of the first metric.
-
-    Args:
-      metrics: The logged numbers.
-    """
+    """Returns the newest value of the loss, or else of the first metric."""
     names = metrics["name"]
     if not names:
         return {

@@ -24,11 +24,7 @@ class ProgramFacts(TypedDict):
 
 
 def program_facts(programs: ProgramColumns) -> ProgramFacts:
-    """Returns the number of programs, and the time spent on compiling them.
-
-    Args:
-      programs: The compiled programs.
-    """
+    """Returns the number of programs, and the time spent on compiling them."""
     left_out = programs["rows_left_out"]
     count = len(programs["function"]) + left_out
     older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""

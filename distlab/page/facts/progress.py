@@ -36,13 +36,7 @@ class ProgressFacts(TypedDict):
 def progress_facts(
     steps: StepColumns, coordination: CoordinationColumns, *, live: bool
 ) -> ProgressFacts:
-    """Returns how fast and how far a run is.
-
-    Args:
-      steps: The run's steps.
-      coordination: Its coordinator, whose workers may take the steps in other processes.
-      live: Whether to report the newest rates rather than those of the whole run.
-    """
+    """Returns how fast and how far a run is."""
     rate = steps["rate"] if live else steps["mean_rate"]
     examples = steps["examples_rate"] if live else steps["mean_examples_rate"]
     total, count = steps["total"], steps["steps"]

@@ -27,13 +27,7 @@ class RecordingFacts(TypedDict):
 def recording_facts(
     header: HeaderColumns, lost: int, last_cost: RecorderCost | None
 ) -> RecordingFacts:
-    """Returns what the recording left out, and what it costs.
-
-    Args:
-      header: What the run reports of itself.
-      lost: How many events were gone before this reader came.
-      last_cost: The recorder's newest account, None before the first.
-    """
+    """Returns what the recording left out, and what it costs."""
     reasons = [plain(reason, 200) for reason in header["not_recorded_reasons"]]
     if lost:
         reasons.append(f"{counted(lost, 'event')} left the memory before they were read")

@@ -29,11 +29,7 @@ class ReductionRow(NamedTuple):
 
 
 def reduction_facts(reductions: ReductionColumns) -> ReductionFacts:
-    """Returns what the table of reductions leaves out.
-
-    Args:
-      reductions: The kinds of reductions.
-    """
+    """Returns what the table of reductions leaves out."""
     left_out = reductions["rows_left_out"]
     return {
         "reductions_left_out": f"{count_text(left_out)} reductions called from Python, of further "
@@ -44,11 +40,7 @@ def reduction_facts(reductions: ReductionColumns) -> ReductionFacts:
 
 
 def reduction_rows(reductions: ReductionColumns) -> list[ReductionRow]:
-    """Returns a short row for each kind of reduction; lines of one program are one kind.
-
-    Args:
-      reductions: The kinds of reductions.
-    """
+    """Returns a short row for each kind of reduction; lines of one program are one kind."""
     counts: dict[tuple[str, str, bool, int], int] = {}
     kinds = zip(
         reductions["kind"],

@@ -47,15 +47,7 @@ class RunFacts(TypedDict):
 def run_facts(
     header: HeaderColumns, *, live: bool, caught_up: bool, read_share: float | None, name: str
 ) -> RunFacts:
-    """Returns the facts of the page's header.
-
-    Args:
-      header: What the run reports of itself.
-      live: Whether more events may come.
-      caught_up: Whether everything that was recorded has been read.
-      read_share: Share of it that was read, None when unknown.
-      name: The name of a run that has not reported one.
-    """
+    """Returns the facts of the page's header."""
     devices = header["replicas"] or header["devices"]
     simulated = "simulated " if header["simulated"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())

@@ -42,13 +42,7 @@ class ServerFacts(TypedDict):
 
 
 def server_facts(now: CoordinationColumns, whole: CoordinationColumns, batches: int) -> ServerFacts:
-    """Returns what a coordinator's workers did.
-
-    Args:
-      now: The coordinator at the shown moment.
-      whole: The coordinator in the whole run.
-      batches: Number of batches that were divided in the whole run.
-    """
+    """Returns what a coordinator's workers did."""
     has_coordinator = whole["strategy"] is not None
     divides = bool(batches) or not has_coordinator
     notes = _notes(now)

@@ -110,12 +110,7 @@ INDEX: Final[IndexFacts] = {
 
 
 def runs_facts(listed: int, left_out: int) -> RunsFacts:
-    """Returns what the table of runs leaves out.
-
-    Args:
-      listed: How many runs it has.
-      left_out: How many others are in the folder.
-    """
+    """Returns what the table of runs leaves out."""
     if not left_out:
         return {"runs_left_out": ""}
     verb = "is" if left_out == 1 else "are"

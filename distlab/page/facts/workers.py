@@ -28,12 +28,7 @@ class WorkerFacts(TypedDict):
 
 
 def worker_facts(workers: WorkerColumns, living: AbstractSet[int] | None) -> WorkerFacts:
-    """Returns who takes part in a run, and who is missing.
-
-    Args:
-      workers: The processes.
-      living: Those that still record; None where it is not known.
-    """
+    """Returns who takes part in a run, and who is missing."""
     count = len(workers["name"])
     hosts = len({host for host in workers["host"] if host})
     notes = [note for place in range(count) if (note := _note(workers, place, living))]
@@ -46,13 +41,7 @@ def worker_facts(workers: WorkerColumns, living: AbstractSet[int] | None) -> Wor
 
 
 def status_text(workers: WorkerColumns, place: int, living: AbstractSet[int] | None) -> str:
-    """Returns what a process does, or how it ended.
-
-    Args:
-      workers: The processes.
-      place: Its row.
-      living: Those that still record; None where it is not known.
-    """
+    """Returns what a process does, or how it ended."""
     if not workers["recorded"][place]:
         return "has recorded nothing yet"
     if workers["status"][place]:

@@ -10,11 +10,7 @@ from distlab.runs.exports.recorded import Recorded
 
 
 def write(run: Recorded, path: Path) -> None:
-    """Writes the page.
-
-    Raises:
-      MissingExtraError: The packages of the dashboard are not installed.
-    """
+    """Writes the page."""
     try:
         report = import_module("distlab.page.report")
     except ImportError as error:

@@ -19,9 +19,6 @@ def write(run: Recorded, path: Path) -> None:
 
     `event` is the line of a `.jsonl` export; the run file's `meta` is in the
     file's metadata, as `distlab`.
-
-    Raises:
-      MissingExtraError: The package pyarrow is not installed.
     """
     try:
         import pyarrow as pa

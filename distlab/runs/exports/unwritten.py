@@ -11,13 +11,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def unwritten(what: str, place: str, error: OSError) -> RecordError:
-    """Returns the error to raise in place of one of the operating system.
-
-    Args:
-      what: What can't be written, with its verb: "run.html can't be written".
-      place: What to name instead, "a file" or "a folder".
-      error: The operating system's error.
-    """
+    """Returns the error to raise in place of one of the operating system."""
     # The words of pyarrow's errors name the file that is written first.
     why = os.strerror(error.errno) if error.errno else error.strerror
     within = f"{place} in a folder" if place == "a file" else place

@@ -64,11 +64,7 @@ _TRACED: Final = (
 
 
 def explain_axis(error: Exception) -> None:
-    """Adds the name of the replicas' axis to JAX's error for an axis that is not bound.
-
-    Args:
-      error: What the function raised.
-    """
+    """Adds the name of the replicas' axis to JAX's error for an axis that is not bound."""
     if isinstance(error, NameError) and "axis name" in shown_text(error):
         error.add_note(
             f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
@@ -78,11 +74,7 @@ def explain_axis(error: Exception) -> None:
 
 
 def explain_static(error: Exception) -> None:
-    """Adds to JAX's error for static arguments that are traced how `run` takes them as they are.
-
-    Args:
-      error: What the function raised.
-    """
+    """Adds to JAX's error for static arguments that are traced how `run` takes them as they are."""
     if isinstance(error, ValueError) and "Non-hashable static arguments" in shown_text(error):
         error.add_note(
             "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
@@ -93,14 +85,7 @@ def explain_static(error: Exception) -> None:
 def explain_parts_of_batch(
     error: Exception, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Adds to an error for arguments that are missing that the only one was a batch of them.
-
-    Args:
-      error: What the function raised.
-      fn: The function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-    """
+    """Adds to an error for arguments that are missing that the only one was a batch of them."""
     if not isinstance(error, TypeError) or "required" not in shown_text(error):
         return
     if len(args) != 1 or not isinstance(args[0], tuple):
@@ -113,11 +98,7 @@ def explain_parts_of_batch(
 
 
 def explain_methods(error: Exception) -> None:
-    """Adds to an error about a method in place of a value that a variable's value is one.
-
-    Args:
-      error: What the function raised.
-    """
+    """Adds to an error about a method in place of a value that a variable's value is one."""
     if not isinstance(error, TypeError | AttributeError | ValueShapeError):
         return
     of_a_method = any(part in shown_text(error) for part in _OF_METHODS)
@@ -129,11 +110,7 @@ def explain_methods(error: Exception) -> None:
 
 
 def explain_inner_traces(error: Exception) -> None:
-    """Adds to Flax's error for an NNX object that is changed in an inner trace what carries it.
-
-    Args:
-      error: What the function raised.
-    """
+    """Adds to Flax's error for an NNX object that is changed in an inner trace what carries it."""
     if type(error).__name__ == "TraceContextError" and type(error).__module__.startswith("flax."):
         error.add_note(
             "A flax.nnx object is changed in a function that JAX traces by itself, as the body of "
@@ -153,11 +130,7 @@ def _accepts(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def other_ways(numbers: Sequence[str]) -> str:
-    """Returns how a function runs that needs Python's numbers.
-
-    Args:
-      numbers: The names of its arguments that are numbers.
-    """
+    """Returns how a function runs that needs Python's numbers."""
     eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
     if not numbers:
         return eagerly
@@ -169,15 +142,7 @@ def other_ways(numbers: Sequence[str]) -> str:
 
 
 def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
-    """Raises in place of JAX's error for masked arrays of NumPy one that names the function.
-
-    Args:
-      error: What the function raised.
-      fn: The function.
-
-    Raises:
-      ValueShapeError: It computes with such an array.
-    """
+    """Raises in place of JAX's error for masked arrays of NumPy one that names the function."""
     if isinstance(error, ValueError) and _OF_MASKED in shown_text(error):
         raise ValueShapeError(
             f"{function_name(fn)} computes with a masked array of NumPy, whose mask would be lost. "
@@ -186,11 +151,7 @@ def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
 
 
 def explain_traced(error: Exception) -> None:
-    """Adds to an error of Python's or JAX's about a value that is traced what to use in its place.
-
-    Args:
-      error: What the function raised.
-    """
+    """Adds to an error of Python's or JAX's about a value that is traced what to use in its place."""
     text = shown_text(error)
     is_of_a_trace = "Tracer" in text or isinstance(
         error, jax.errors.JAXTypeError | jax.errors.JAXIndexError
@@ -204,14 +165,7 @@ def explain_traced(error: Exception) -> None:
 def explain_shapes(
     error: Exception, replica: int, arguments: Iterable[Argument], *, empty: bool
 ) -> None:
-    """Adds to an error which replica's shapes led to it, where shapes differ.
-
-    Args:
-      error: What the function raised.
-      replica: The replica's number.
-      arguments: The replicas' arguments.
-      empty: Whether the replica has no examples.
-    """
+    """Adds to an error which replica's shapes led to it, where shapes differ."""
     received = [
         f"{label}: {dtype}{list(shapes[replica])}"
         for label, dtype, shapes in arguments
@@ -233,18 +187,7 @@ def explain_eager(
     kwargs: dict[str, Any],
     replica: int,
 ) -> None:
-    """Adds to an error of a function that runs as ordinary Python what a program's has.
-
-    Args:
-      error: What the function raised.
-      fn: The function.
-      args: The arguments of all replicas.
-      kwargs: Their named arguments.
-      replica: The number of the replica that raised it.
-
-    Raises:
-      ValueShapeError: The function computes with a masked array.
-    """
+    """Adds to an error of a function that runs as ordinary Python what a program's has."""
     explain_axis(error)
     explain_parts_of_batch(error, fn, args, kwargs)
     explain_methods(error)

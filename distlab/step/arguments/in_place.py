@@ -45,12 +45,7 @@ class Structure(Protocol):
         """For each array the number of its object, and its path in that, such as `.a.kernel`."""
 
     def enter(self, arrays: Sequence[Any], examples: int | None) -> Inside:
-        """Returns one replica's objects.
-
-        Args:
-          arrays: The objects' arrays.
-          examples: The number of examples that the replica receives; None if it isn't known.
-        """
+        """Returns one replica's objects."""
 
     def __hash__(self) -> int:
         """Is equal for structures that are alike."""
@@ -68,24 +63,14 @@ class Library(Protocol):
     def split(
         self, objects: Sequence[Any], use: Use
     ) -> tuple[Structure, list[Any], Callable[[list[Any]], None]]:
-        """Returns the objects' structure, their arrays, and what gives them a step's arrays.
-
-        Args:
-          objects: The objects.
-          use: Begins before the arrays are read.
-        """
+        """Returns the objects' structure, their arrays, and what gives them a step's arrays."""
 
 
 _offered: dict[str, Callable[[], Library]] = {}
 
 
 def offer(module: str, load: Callable[[], Library]) -> None:
-    """Offers a library's objects as arguments of `run`.
-
-    Args:
-      module: The library's module; without it there are no such objects.
-      load: Returns the library.
-    """
+    """Offers a library's objects as arguments of `run`."""
     _offered[module] = functools.cache(load)
 
 
@@ -242,11 +227,7 @@ class Taken:
         self._update = update
 
     def updated(self, changed: Changed) -> Any:
-        """Gives the objects their new arrays; returns the function's result.
-
-        Args:
-          changed: What `run` made of the function's results.
-        """
+        """Gives the objects their new arrays; returns the function's result."""
         self._update([_array(value) for value in changed.state.arrays])
         if not changed.returns:
             return changed.result
@@ -260,17 +241,7 @@ class Taken:
 def taken(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], use: Use
 ) -> Taken | None:
-    """Takes the objects that are changed in place out of arguments; None if there are none.
-
-    Args:
-      fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      use: Takes the objects, as long as it lasts.
-
-    Raises:
-      ArgumentTypeError: An object is in a dataclass that is no pytree, where JAX can't find it.
-    """
+    """Takes the objects that are changed in place out of arguments; None if there are none."""
     for module, load in _offered.items():
         if module not in sys.modules:
             continue
@@ -312,14 +283,7 @@ def _require_no_object(held: Any, library: Library, labels: Labels) -> None:
 def call(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], examples: int | None
 ) -> Any:
-    """Calls a replica function, with objects of its own where some were taken.
-
-    Args:
-      fn: The replica function.
-      args: One replica's arguments.
-      kwargs: Its named arguments.
-      examples: The number of examples that the replica receives; None if it isn't known.
-    """
+    """Calls a replica function, with objects of its own where some were taken."""
     states = _states((args, kwargs))
     if not states:
         return fn(*args, **kwargs)

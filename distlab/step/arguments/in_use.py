@@ -38,9 +38,6 @@ class Use:
 
         A thread that has some already, as in a `merge_call` that calls `run`, waits for nothing:
         others may wait for what it has.
-
-        Args:
-          objects: Their addresses.
         """
         self._objects = frozenset(objects)
         self._thread = threading.get_ident()

@@ -130,12 +130,7 @@ class Arguments:
             )
 
     def explain_replica(self, error: Exception, replica: int) -> None:
-        """Adds to an error which replica's shapes led to it, where shapes differ.
-
-        Args:
-          error: What the function raised as it was traced with the replica's shapes.
-          replica: The replica's number.
-        """
+        """Adds to an error which replica's shapes led to it, where shapes differ."""
         arguments = [(leaf.label, leaf.dtype, leaf.shapes) for leaf in self.leaves]
         explain_shapes(error, replica, arguments, empty=self.examples(replica) == 0)
 
@@ -148,13 +143,7 @@ class Arguments:
 
 
 def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
-    """Returns a leaf of arguments.
-
-    Args:
-      value: The argument, or a part of it.
-      label: Its path in the arguments.
-      mesh: The replicas' devices.
-    """
+    """Returns a leaf of arguments."""
     if isinstance(value, PerReplica):
         stacked = value.stacked
         require_components(value, label, mesh.replicas)
@@ -183,12 +172,7 @@ def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
 
 
 def does_not_fit(value: Any, label: str) -> ArgumentValueError:
-    """Returns the error for a whole number that is too large for JAX.
-
-    Args:
-      value: The number.
-      label: Its path in the arguments.
-    """
+    """Returns the error for a whole number that is too large for JAX."""
     return ArgumentValueError(
         f"{label} must fit {jnp.result_type(int)}, the dtype of JAX's whole numbers, got "
         f"{shown(value)}. Pass a float, or keep the number out of the arguments."

@@ -32,12 +32,7 @@ BY_POSITION: Final = (
 
 
 def parameters_of_kinds(fn: Callable[..., Any], *kinds: Any) -> tuple[str, ...]:
-    """Returns the names of a function's parameters of some kinds.
-
-    Args:
-      fn: A function.
-      kinds: The kinds, such as `inspect.Parameter.KEYWORD_ONLY`.
-    """
+    """Returns the names of a function's parameters of some kinds."""
     try:
         parameters = inspect.signature(fn).parameters.values()
     except Exception:  # noqa: BLE001 - some built-in functions, and any `__getattr__` of the user's
@@ -46,23 +41,13 @@ def parameters_of_kinds(fn: Callable[..., Any], *kinds: Any) -> tuple[str, ...]:
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """Returns the names of the first parameters, and `args[i]` for those without one.
-
-    Args:
-      fn: A function.
-      count: The number of names.
-    """
+    """Returns the names of the first parameters, and `args[i]` for those without one."""
     names = parameters_of_kinds(fn, *BY_POSITION)
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
 def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
-    """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`.
-
-    Args:
-      path: The leaf's path in the pair.
-      names: The names of the positional arguments.
-    """
+    """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`."""
     kind, first, *rest = path
     if rest and isinstance(rest[-1], StateKey):
         return rest[-1].label
@@ -82,11 +67,7 @@ class Declared(NamedTuple):
     in_place: bool
 
     def refusal(self, why: str) -> str:
-        """Returns the message for a value that is not the same, or not provably so.
-
-        Args:
-          why: What is wrong with it.
-        """
+        """Returns the message for a value that is not the same, or not provably so."""
         reduce = "distlab.get_replica_context().all_reduce first"
         if self.in_place:
             return (
@@ -101,11 +82,7 @@ class Declared(NamedTuple):
 
 
 def parent(label: str) -> str:
-    """Returns the label of what holds a part of an argument; empty for the argument itself.
-
-    Args:
-      label: That of the part, as `argument_label` returns it: `s.w` holds `s.w['b']`.
-    """
+    """Returns the label of what holds a part of an argument; empty for the argument itself."""
     return label.rpartition("[")[0] if label.endswith("]") else label.rpartition(".")[0]
 
 

@@ -70,14 +70,7 @@ _running: ContextVar[_Replica | None] = ContextVar("distlab_eager_axis", default
 
 @contextlib.contextmanager
 def bound(replicas: int, number: int, meet: Meet, differ: Differ) -> Iterator[None]:
-    """Binds the name of the axis of replicas, while one replica's Python runs.
-
-    Args:
-      replicas: The number of replicas.
-      number: This replica's number.
-      meet: Runs an operation over the axis together with the other replicas.
-      differ: Compares a number with those of the other replicas.
-    """
+    """Binds the name of the axis of replicas, while one replica's Python runs."""
     _intercept()
     token = _running.set(_Replica(number, meet, differ))
     try:
@@ -90,18 +83,7 @@ def bound(replicas: int, number: int, meet: Meet, differ: Differ) -> Iterator[No
 def joined(
     operations: Sequence[Operation], operands: Sequence[Sequence[jax.Array]], mesh: ReplicaMesh
 ) -> tuple[Known, list[jax.Array]]:
-    """Returns the operation that all replicas have reached, and its stacked operands.
-
-    Args:
-      operations: The operation, as each local replica has it.
-      operands: The operands of each local replica.
-      mesh: The mesh of the replicas.
-
-    Raises:
-      ContextError: The operations differ.
-      StructureError: A collective is inside a branch or loop that some replicas may skip.
-      ValueShapeError: The shapes or dtypes of an operand differ.
-    """
+    """Returns the operation that all replicas have reached, and its stacked operands."""
     columns = list(zip(*operands, strict=False))
     for column in columns:
         kinds = list(dict.fromkeys(f"{array.dtype}{list(array.shape)}" for array in column))
@@ -143,13 +125,7 @@ def _ways_out(operation: Operation) -> str:
 
 
 def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[list[jax.Array]]:
-    """Runs an operation as one program; returns each local replica's results, on its device.
-
-    Args:
-      known: The operation.
-      stacked: Its operands, `(replicas, ...)`.
-      mesh: The mesh of the replicas.
-    """
+    """Runs an operation as one program; returns each local replica's results, on its device."""
     program = _program(known, mesh)
     in_flight.require_sound()
     with in_flight.dispatching:

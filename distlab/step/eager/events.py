@@ -27,12 +27,7 @@ _MOST_COMPARED: Final = 8
 
 
 def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
-    """Returns what watches the eager steps of a function; where it is new, one that is told.
-
-    Args:
-      place: Where it runs.
-      fn: The function.
-    """
+    """Returns what watches the eager steps of a function; where it is new, one that is told."""
     key = function_name(fn), function_source(fn)
     known = place.eager_programs.get(key)
     if known is None:
@@ -85,16 +80,7 @@ class EagerWatch:
         called: int,
         assigned: dict[StoredVariable, str],
     ) -> None:
-        """Emits a step that ran; before a function's first one what the function is.
-
-        Args:
-          place: Where it ran.
-          leaves: Its flat arguments.
-          result: Its result.
-          step: Number of the step.
-          called: Monotonic time in nanoseconds at which it was called.
-          assigned: The variables of which replicas assigned their copies, with the line.
-        """
+        """Emits a step that ran; before a function's first one what the function is."""
         with self._lock:
             recorder = sink.recorder()
             now = time.monotonic_ns()

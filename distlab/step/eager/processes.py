@@ -23,15 +23,7 @@ class ProcessMeeting:
         self._over = self._processes is None
 
     def meet(self, verb: str | None) -> None:
-        """Waits until the replicas of all processes are at the same rendezvous.
-
-        Args:
-          verb: The rendezvous as messages name it; None when the replicas have returned.
-
-        Raises:
-          ContextError: Another process is at another rendezvous.
-          WorkerError: The function raised in another process.
-        """
+        """Waits until the replicas of all processes are at the same rendezvous."""
         processes = self._processes
         if processes is None:
             return
@@ -52,11 +44,7 @@ class ProcessMeeting:
         self._over = verb is None
 
     def failed(self, error: BaseException) -> None:
-        """Tells the others that the function raised here, unless they know.
-
-        Args:
-          error: What it raised.
-        """
+        """Tells the others that the function raised here, unless they know."""
         if self._processes is not None and not self._over:
             self._over = True
             text = f"{type(error).__name__}: {error}"

@@ -93,14 +93,7 @@ class ReplicaThread:
         )
 
     def advance(self, waiting: ReplicaThread | None = None) -> None:
-        """Runs the replica to its next rendezvous or to its end; raises its error.
-
-        Args:
-          waiting: A replica that waits for this one at a rendezvous.
-
-        Warns:
-          RuntimeWarning: It stands still, and may wait for a lock that the other one holds.
-        """
+        """Runs the replica to its next rendezvous or to its end; raises its error."""
         self.rendezvous = None
         if self._ended:
             return
@@ -160,14 +153,7 @@ class ReplicaThread:
             raise
 
     def wait_at(self, rendezvous: Rendezvous) -> Any:
-        """Waits for the other replicas, in the replica's own thread; returns the outcome.
-
-        Args:
-          rendezvous: The replica's part in the operation.
-
-        Raises:
-          ContextError: The calling thread is not the replica's.
-        """
+        """Waits for the other replicas, in the replica's own thread; returns the outcome."""
         if threading.current_thread() is not self._thread:
             raise ContextError(
                 f"{rendezvous.verb} must be called in the thread that runs the replica function, "
@@ -217,16 +203,7 @@ def unwind(replicas: Sequence[ReplicaThread]) -> None:
 
 
 def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], None]) -> None:
-    """Runs the replicas to their end, one after another from rendezvous to rendezvous.
-
-    Args:
-      replicas: The replicas, in order.
-      meet: Is called at each rendezvous with its verb, and with None when all have ended; it may
-        wait for other processes.
-
-    Raises:
-      ContextError: The replicas do not all reach the same rendezvous.
-    """
+    """Runs the replicas to their end, one after another from rendezvous to rendezvous."""
     while True:
         waiting: ReplicaThread | None = None
         for replica in replicas:

@@ -67,19 +67,6 @@ def run(
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
     When a replica raises, assigned variables are restored.
-
-    Args:
-      host: The strategy.
-      fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      assigned: Collects the variables that replicas assign, each with the line; None for none.
-      holds: Whether iterators among the arguments are held, as by `used_up.held`.
-
-    Raises:
-      ContextError: The replicas do not all reach the same collectives.
-      ArgumentTypeError: The function changes an NNX object that it uses from outside.
-      ShardingError: The function uses an array from outside that lies on several devices.
     """
     require_plain(fn)
     mesh = host.mesh
@@ -147,10 +134,6 @@ def _in_python_where_it_reads(fn: Callable[..., Any], frame: frames.EagerFrame) 
     """Runs what JAX would compile as Python, too, from the second run on, where it reads variables.
 
     Else JAX would compile all that the function computes again for each value of a variable.
-
-    Args:
-      fn: The function.
-      frame: Its variables.
     """
     code = code_of(fn) or type(fn)  # the same where a function is made anew
     with jax.disable_jit() if code in _reading_inside else contextlib.nullcontext():
@@ -454,14 +437,7 @@ def _require_equal_shapes(each: Sequence[Shape]) -> None:
 
 
 def _own(nest: Any, replica: int, device: jax.Device, common: list[Any]) -> Any:
-    """Returns one replica's arguments.
-
-    Args:
-      nest: The arguments of all replicas.
-      replica: The replica's number.
-      device: Its device, which receives arrays that are committed to another one.
-      common: Collects the arguments that all replicas receive whole.
-    """
+    """Returns one replica's arguments."""
     leaves, structure = jax.tree.flatten(nest, is_leaf=lambda v: isinstance(v, DistributedValues))
     own = []
     for leaf in leaves:

@@ -22,15 +22,7 @@ _NO_MESH: Final = AbstractMesh((), ())
 
 
 def require_memory(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
-    """Checks that the arrays that a function uses from outside have their memory.
-
-    Args:
-      fn: The function.
-      arrays: The arrays; other values are passed over.
-
-    Raises:
-      DonatedError: One was deleted.
-    """
+    """Checks that the arrays that a function uses from outside have their memory."""
     for array in arrays:
         if type(array) is ConcreteArray:
             what = f"{_named(fn, array)}, which {function_name(fn)} uses from outside,"
@@ -41,10 +33,6 @@ def divided_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
     """Returns what is wrong where a program can't hold an array from outside; empty for none.
 
     It can hold a divided array that it combines with no other, as `reduce` does.
-
-    Args:
-      fn: The function.
-      arrays: The arrays that it uses; other values are passed over.
     """
     for array in arrays:
         if type(array) is ConcreteArray and is_divided(array):
@@ -62,10 +50,6 @@ def whole_on(mesh: Mesh, constants: Iterable[Any]) -> bool:
     """Returns whether some constants of a trace lie on a mesh, and a program of it can hold them.
 
     It can where all are whole, and none lies on another mesh.
-
-    Args:
-      mesh: The mesh of the program.
-      constants: Arrays, and values that JAX is tracing.
     """
     constants = list(constants)
     noted = [own for own in map(_noted_mesh, constants) if not own.empty]
@@ -77,10 +61,6 @@ def on_a_mesh_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
     """Returns what is wrong where a program can't hold a whole array of a mesh; empty for none.
 
     It can hold one that is not an input of what the function differentiates, maps or scans.
-
-    Args:
-      fn: The function.
-      arrays: The arrays that it uses; other values are passed over.
     """
     for array in arrays:
         if type(array) is ConcreteArray and not _noted_mesh(array).empty:
@@ -98,15 +78,7 @@ def _noted_mesh(constant: Any) -> AbstractMesh:
 
 
 def require_references(fn: Callable[..., Any]) -> None:
-    """Checks the arrays that a function's defaults, closure and globals hold.
-
-    Args:
-      fn: The function.
-
-    Raises:
-      ShardingError: One is divided over devices.
-      DonatedError: One was deleted.
-    """
+    """Checks the arrays that a function's defaults, closure and globals hold."""
     arrays = [value for _, value in referenced(fn)]
     require_memory(fn, arrays)
     text = divided_text(fn, arrays)
@@ -115,16 +87,7 @@ def require_references(fn: Callable[..., Any]) -> None:
 
 
 def explain_devices(fn: Callable[..., Any], error: BaseException) -> None:
-    """Names the array that an eager function uses from outside, where JAX can't combine it.
-
-    Args:
-      fn: The function.
-      error: What the function raised.
-
-    Raises:
-      ShardingError: JAX refused to combine arrays of different devices, and the function uses
-        an array that lies on several.
-    """
+    """Names the array that an eager function uses from outside, where JAX can't combine it."""
     if not isinstance(error, ValueError) or "incompatible devices" not in shown_text(error):
         return
     for name, array in referenced(fn):
@@ -137,11 +100,7 @@ def explain_devices(fn: Callable[..., Any], error: BaseException) -> None:
 
 
 def constant(array: Any) -> Any:
-    """Returns a program's constant without the devices on which it lies as equal copies.
-
-    Args:
-      array: The constant.
-    """
+    """Returns a program's constant without the devices on which it lies as equal copies."""
     several = type(array) is ConcreteArray and len(array.sharding.device_set) > 1
     if several and not is_divided(array):
         return uncommitted(first_piece(array))

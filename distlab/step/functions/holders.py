@@ -45,12 +45,7 @@ def is_equinox_module(value: Any) -> bool:
 
 
 def refusal(value: Any, name: str) -> str:
-    """Returns why `run` does not take a state holder, and what to pass in its place.
-
-    Args:
-      value: The object.
-      name: The name of the argument.
-    """
+    """Returns why `run` does not take a state holder, and what to pass in its place."""
     library = library_of(value)
     name_of_it = name if name.isidentifier() else "model"
     if library == "flax.nnx":
@@ -67,15 +62,7 @@ def refusal(value: Any, name: str) -> str:
 
 
 def require_no_state_holder(nest: Any, what: str) -> None:
-    """Checks that no object in a nest is changed in place.
-
-    Args:
-      nest: The nest.
-      what: What it is to the verb.
-
-    Raises:
-      ArgumentTypeError: An object is.
-    """
+    """Checks that no object in a nest is changed in place."""
     for part in jax.tree.leaves(nest, is_leaf=lambda v: is_nnx_state(v) or is_state_holder(v)):
         if is_state_holder(part):
             raise ArgumentTypeError(refusal(part, what))

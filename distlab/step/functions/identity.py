@@ -103,9 +103,6 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     the code of the methods and properties counts too that it reads of its object.
 
     What changes in any other place is not noticed: it is best an argument, or in a variable.
-
-    Args:
-      fn: A function, bound method, `functools.partial` or other callable.
     """
     kept = Kept()
     if isinstance(fn, FunctionType | MethodType | functools.partial):
@@ -133,14 +130,7 @@ def references(fn: Callable[..., Any]) -> dict[str, Key]:
 
 
 def _key(value: Any, kept: Kept, inside: _Inside, reads: Reads) -> Key:
-    """Returns the key of one thing that a function refers to.
-
-    Args:
-      value: The thing.
-      kept: Collects the objects that stand in the key by their `id`.
-      inside: The ids of the functions and containers around it.
-      reads: What the function's code reads of it.
-    """
+    """Returns the key of one thing that a function refers to."""
     kind = type(value)
     if kind in _CONSTANTS:
         return constant_key(value)
@@ -283,14 +273,7 @@ class _Walk(NamedTuple):
     inside: _Inside
 
     def down(self, value: Any, tree: Tree, text: str, owner: Any) -> None:
-        """Goes on from an object.
-
-        Args:
-          value: The object.
-          tree: The paths from it.
-          text: The path to it.
-          owner: The object whose attribute it is.
-        """
+        """Goes on from an object."""
         kind = type(value)
         if kind in _WITHOUT_ATTRIBUTES or isinstance(value, ModuleType | type):
             if not self._end(value, text, owner) and EACH in tree:

@@ -58,11 +58,7 @@ def constant_key(value: Any) -> Key:
 
 
 def buffer_key(buffer: Any) -> Key | None:
-    """Returns the key of bytes that somebody may write to; None of more than are compared.
-
-    Args:
-      buffer: A bytearray, an `array.array` or a memoryview.
-    """
+    """Returns the key of bytes that somebody may write to; None of more than are compared."""
     with memoryview(buffer) as view:
         if view.nbytes > MOST_BYTES:
             return None

@@ -33,11 +33,7 @@ _CHANGED_TOO_OFTEN: Final = 3
 
 
 def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
-    """Returns the NNX objects that a function uses from outside; None if it uses none.
-
-    Args:
-      fn: The function.
-    """
+    """Returns the NNX objects that a function uses from outside; None if it uses none."""
     if "flax.nnx" not in sys.modules:
         return None
     found = list(_captured(fn, _DEEPEST, set()))
@@ -51,13 +47,7 @@ def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
 def with_noted(
     captured: CapturedState | None, function: str, read: list[tuple[str, Holder]]
 ) -> CapturedState | None:
-    """Returns what a function uses from outside, with what was noted while it was traced.
-
-    Args:
-      captured: The NNX objects that it uses; None if it uses none.
-      function: The function's name.
-      read: The names and holders that `noting` has collected.
-    """
+    """Returns what a function uses from outside, with what was noted while it was traced."""
     if not read:
         return captured
     names, holders = [_listed([name for name, _ in read])], [holder for _, holder in read]
@@ -101,11 +91,7 @@ class CapturedState:
         error.add_note(f"{self._text()} Where the function changes it, {self._way_out}")
 
     def require_unchanged(self) -> None:
-        """Checks that running the function did not change them; restores them if it did.
-
-        Raises:
-          ArgumentTypeError: It did.
-        """
+        """Checks that running the function did not change them; restores them if it did."""
         if not self.changed():
             return
         for holder, array in self._arrays:
@@ -115,14 +101,7 @@ class CapturedState:
         )
 
     def follow(self, outdated: CapturedState) -> None:
-        """Counts how often they have changed since the function was first compiled.
-
-        Args:
-          outdated: What the function held before.
-
-        Warns:
-          RecompilationWarning: It is the third time.
-        """
+        """Counts how often they have changed since the function was first compiled."""
         self._changes = outdated._changes + 1
         if self._changes == _CHANGED_TOO_OFTEN:
             warn(

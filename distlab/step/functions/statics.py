@@ -98,9 +98,6 @@ def static_key(value: Any) -> StaticKey:
     constants. Any other object is compared by identity and by the values of its attributes, so
     that a change of one is noticed; where its class defines equality (a dataclass), by these
     values alone.
-
-    Args:
-      value: An argument that is no array.
     """
     if type(value) in CONSTANTS:  # nearly always
         return StaticKey((("", constant_key(value)),))
@@ -113,13 +110,7 @@ def is_static(value: Any) -> bool:
 
 
 def changed_parts(before: StaticKey, after: StaticKey, *, modes: bool = True) -> list[str]:
-    """Returns what differs between two keys, such as `".rate: 0.1 -> 0.2"`.
-
-    Args:
-      before: A key.
-      after: Another one.
-      modes: Whether to name strings, bools and None, which choose what the function does.
-    """
+    """Returns what differs between two keys, such as `".rate: 0.1 -> 0.2"`."""
     old, new = dict(before), dict(after)
     changed = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return [
@@ -159,11 +150,7 @@ class GuardedArguments:
             (container.extend if ordered else container.update)(contents)
 
     def require_unchanged(self) -> None:
-        """Checks that the arguments are what they were, and restores them if not.
-
-        Raises:
-          ArgumentTypeError: The function assigned an attribute or an element of one.
-        """
+        """Checks that the arguments are what they were, and restores them if not."""
         for label, value, before in self._before:
             after = static_key(value)
             if after != before:
@@ -199,15 +186,7 @@ def _parts(
     budget: list[int],
     entered: list[Any] | None = None,
 ) -> Iterator[Part]:
-    """Yields what a value is and, under their paths, what it consists of.
-
-    Args:
-      value: The value.
-      path: Its path in the argument.
-      inside: The ids of the objects that were entered.
-      budget: How many parts may still be entered; beyond that objects are compared by identity.
-      entered: Collects the objects that were entered.
-    """
+    """Yields what a value is and, under their paths, what it consists of."""
     key = _as_one(value)
     if key is None and (id(value) in inside or budget[0] <= 0):
         key = Same(value)
@@ -262,11 +241,7 @@ def _as_one(value: Any) -> Hashable | None:
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes and elements of an object, with their names.
-
-    Args:
-      value: The object.
-    """
+    """Yields the attributes and elements of an object, with their names."""
     if isinstance(value, set | frozenset):
         yield "{}", Same(value) if len(value) > MOST_PARTS else frozenset(map(_element, value))
         return
@@ -292,11 +267,7 @@ def _is_cache(kind: type, name: str) -> bool:
 
 
 def is_opaque(kind: Any) -> bool:
-    """Returns whether objects of a class are compared as they are: those of Python, JAX and NumPy.
-
-    Args:
-      kind: The class.
-    """
+    """Returns whether objects of a class are compared as they are: those of Python, JAX and NumPy."""
     return kind.__hash__ is not None and _package(kind) in OPAQUE_PACKAGES
 
 

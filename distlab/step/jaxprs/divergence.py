@@ -27,11 +27,7 @@ OWN: Final[Causes] = 1
 
 
 def cause(number: int) -> Causes:
-    """Returns the bit of an input.
-
-    Args:
-      number: The number of the input, from 0.
-    """
+    """Returns the bit of an input."""
     return OWN << (number + 1)
 
 
@@ -45,32 +41,12 @@ def analysed(
     trusted: Causes = 0,
     observe: Observer | None = None,
 ) -> list[Causes]:
-    """Returns why each output may differ between replicas.
-
-    Args:
-      closed: The jaxpr of one replica.
-      inputs: For each input, why it may differ.
-      trusted: The causes for which a branch or loop may hold a collective nevertheless: copies
-        of variables, which are equal unless somebody assigned one alone.
-      observe: Receives each operation with the causes of its operands.
-
-    Raises:
-      StructureError: A collective is inside a branch or loop that may diverge
-        between replicas.
-    """
+    """Returns why each output may differ between replicas."""
     return _Analysis(trusted, observe).of_jaxpr(closed.jaxpr, inputs)
 
 
 def require_reached(operation: Any, inputs: Sequence[Causes]) -> None:
-    """Checks that all replicas reach the collectives inside of one operation.
-
-    Args:
-      operation: An equation, or what has the primitive and the parameters of one.
-      inputs: For each operand, why it may differ.
-
-    Raises:
-      StructureError: A collective is inside a branch or loop that may diverge between replicas.
-    """
+    """Checks that all replicas reach the collectives inside of one operation."""
     _Analysis(trusted=0, observe=None).of_inner_jaxprs(operation, list(inputs))
 
 

@@ -24,14 +24,6 @@ def flattened(closed: core.ClosedJaxpr, replicas: int) -> core.ClosedJaxpr:
 
     What reads the replica's number is at top level, too, except in functions with a
     derivative of their own, and in operations that this module does not know.
-
-    Args:
-      closed: The jaxpr.
-      replicas: The number of replicas.
-
-    Raises:
-      StructureError: A collective is inside a branch or a loop of unknown length,
-        where replicas of different shapes can't share it.
     """
     if not any(map(_hides_something, closed.jaxpr.eqns)):
         return closed

@@ -27,13 +27,7 @@ class Flow(ABC, Generic[T]):
         self._causes = causes
 
     def walk(self, jaxpr: Any, marks: Sequence[T | None] = (), site: Any = None) -> list[T | None]:
-        """Returns the marks of a jaxpr's outputs.
-
-        Args:
-          jaxpr: The open jaxpr.
-          marks: The marks of its inputs; none by default.
-          site: The operation of the replica function itself that runs the jaxpr.
-        """
+        """Returns the marks of a jaxpr's outputs."""
         known = dict(zip(jaxpr.invars, marks, strict=bool(marks)))
 
         def mark(atom: Any) -> T | None:
@@ -64,11 +58,4 @@ class Flow(ABC, Generic[T]):
     def visit(
         self, equation: Any, marks: list[T | None], causes: list[Causes], site: Any
     ) -> list[T | None]:
-        """Returns the marks of an operation's outputs.
-
-        Args:
-          equation: The operation.
-          marks: The marks of its operands.
-          causes: Why each operand may differ between replicas.
-          site: The operation of the replica function that it belongs to.
-        """
+        """Returns the marks of an operation's outputs."""

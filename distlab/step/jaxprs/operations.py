@@ -141,11 +141,7 @@ def is_marked(equation: Any) -> bool:
 
 
 def marked(values: Sequence[Any]) -> list[Any]:
-    """Returns values marked as the same on all replicas.
-
-    Args:
-      values: Arrays that are being traced, the results of one collective.
-    """
+    """Returns values marked as the same on all replicas."""
 
     def same(values: list[Any]) -> list[Any]:
         return values
@@ -209,12 +205,7 @@ def while_loop(equation: Any) -> While | None:
 
 
 def handed_on(value: Any) -> Any:
-    """Returns the value that calls and branches handed on unchanged; the value itself without any.
-
-    Args:
-      value: A value that JAX is tracing. One that goes through `jax.checkpoint`, say, is another
-        object after it.
-    """
+    """Returns the value that calls and branches handed on unchanged; the value itself without any."""
     while True:
         equation = getattr(value, "parent", None)  # a tracer of make_jaxpr knows its equation
         if equation is None or value.val not in equation.outvars:
@@ -318,12 +309,7 @@ def reads_replica_id(jaxpr: Any) -> bool:
 
 
 def numbered(params: dict[str, Any], number: int) -> dict[str, Any]:
-    """Returns an operation's parameters for one replica, whose number is a constant in them.
-
-    Args:
-      params: The parameters, whose jaxprs read the replica's own number and do not communicate.
-      number: The replica's number.
-    """
+    """Returns an operation's parameters for one replica, whose number is a constant in them."""
     return {name: _numbered(value, number) for name, value in params.items()}
 
 
@@ -382,15 +368,7 @@ def number(atom: Any) -> float | None:
 
 
 def scaled(equation: Any, numbers: Sequence[float | None]) -> float | None:
-    """Returns by what number an operation multiplies its first operand, or the second.
-
-    Args:
-      equation: The operation.
-      numbers: The operands that are known numbers.
-
-    Returns:
-      The factor; 1 for what changes no value, None for any other operation.
-    """
+    """Returns by what number an operation multiplies its first operand, or the second."""
     kind = name(equation)
     if kind in {"convert_element_type", "copy", "reshape", "squeeze", "broadcast_in_dim"}:
         return 1.0
@@ -455,12 +433,7 @@ def literal_key(literal: Any) -> Hashable:
 
 
 def const_key(const: Any, *, by_value: bool) -> Hashable:
-    """Returns what two constants that are the same have in common.
-
-    Args:
-      const: The constant.
-      by_value: Whether small constants with equal numbers are the same; else one object is.
-    """
+    """Returns what two constants that are the same have in common."""
     is_array = isinstance(const, np.ndarray) or type(const) is ConcreteArray
     if by_value and is_array and const.nbytes <= _SMALL_CONST:
         numbers = np.asarray(const)
@@ -469,17 +442,7 @@ def const_key(const: Any, *, by_value: bool) -> Hashable:
 
 
 def key(equation: Any, operands: Sequence[Hashable], *, derivatives: bool = True) -> Hashable:
-    """Returns what two equations that compute the same have in common.
-
-    Args:
-      equation: The equation.
-      operands: A key for each of its operands.
-      derivatives: Whether functions with a derivative of their own must be the same object.
-
-    Returns:
-      A key that is equal for equations with equal operations, parameters and operands.
-      Functions among the parameters are equal when they are the same object.
-    """
+    """Returns what two equations that compute the same have in common."""
     if has_effect(equation):
         return object()
     params = sorted(equation.params.items())
@@ -495,11 +458,6 @@ def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hash
 
     Of an equation that runs jaxprs, such as a call or a loop, it is that of what the output needs:
     the others, and operands that only they need, may differ.
-
-    Args:
-      equation: The equation.
-      operands: A key for each of its operands.
-      output: The output's position.
     """
     if has_effect(equation) or not inner_jaxprs(equation):
         return output, key(equation, operands, derivatives=False)

@@ -97,12 +97,7 @@ class Agreement:
         self._require_declared()
 
     def confirm(self) -> None:
-        """Checks that the proofs still hold before the step runs, and notes what it sets apart.
-
-        Raises:
-          StructureError: A result that is declared `Mirrored` relies on a variable whose copies
-            differ.
-        """
+        """Checks that the proofs still hold before the step runs, and notes what it sets apart."""
         if self._looked_at == storage.last_change():
             return
         self._require_declared()

@@ -104,11 +104,6 @@ class ProgramCache:
 
         A function object is looked up by itself, as by `jax.jit`; only an object that was not
         seen before, or that names variables which were made again, is compared with others.
-
-        Warns:
-          RecompilationWarning: The function is made anew at each call, and a number or array
-            that it refers to changes each time, so that this is the third compilation for one
-            call each.
         """
         warning = None
         with self._lock:
@@ -188,16 +183,6 @@ def keep(programs: FunctionPrograms, key: tuple[Any, ...], program: Program) -> 
     """Adds a program to those of its function, of which the last 256 are kept.
 
     One that holds a value that JAX is tracing serves for this call alone, and is not kept.
-
-    Args:
-      programs: The function's programs.
-      key: The structure of the program's arguments, the keys of their leaves, the positions of
-        donated ones, and JAX's configuration.
-      program: The program.
-
-    Warns:
-      RecompilationWarning: It is the fifth one that differs from others only in the values of
-        arguments that are no arrays, strings, bools and None left out.
     """
     if program.spmd.outside:
         return

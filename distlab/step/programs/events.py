@@ -32,16 +32,7 @@ def emit(
     referred: str,
     recorder: sink.Recorder,
 ) -> None:
-    """Emits the event of a compiled program.
-
-    Args:
-      program: The program.
-      programs: The function's other programs, oldest first.
-      strategy: The number of the strategy.
-      doubts: What its trace shows that is right in few programs.
-      referred: What changed of that to which a function refers that is made anew for each call.
-      recorder: Receives the event.
-    """
+    """Emits the event of a compiled program."""
     called = calling_line()
     # It may be among them already, by the key of plain arrays in place of declared values.
     cause, changed = _cause(program, [one for one in programs.values() if one is not program])

@@ -77,15 +77,7 @@ class ProgramInputs:
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
 
     def values(self, *, keep: bool) -> tuple[list[jax.Array], list[jax.Array]]:
-        """Returns the values of the variables on the mesh; emits a copy where one had to move.
-
-        Args:
-          keep: Whether to give away only copies.
-
-        Returns:
-          The values that are kept, and the given ones. What `in_order` makes of them inside of the
-          program are the values of the variables.
-        """
+        """Returns the values of the variables on the mesh; emits a copy where one had to move."""
         kept: list[jax.Array] = []
         given: list[jax.Array] = []
         if not self._is_remote:
@@ -118,12 +110,7 @@ class ProgramInputs:
         return kept, [array for array, given in arrays if given]
 
     def in_order(self, kept: list[Any], given: list[Any]) -> list[Any]:
-        """Returns the values of the variables, in the order of `SpmdFunction.read`.
-
-        Args:
-          kept: The first list that `values` returned.
-          given: The second one.
-        """
+        """Returns the values of the variables, in the order of `SpmdFunction.read`."""
         if self._remote is None:
             return merged(self.given, kept, given)
         own = len(self._local) - len(given)
@@ -137,15 +124,7 @@ class ProgramInputs:
         return pulled
 
     def arrays(self, leaves: list[Any]) -> list[Any]:
-        """Returns the dynamic ones of the flat arguments, with whole ones on the mesh.
-
-        Args:
-          leaves: The flat arguments.
-
-        Raises:
-          NotWholeError: An array that the program takes whole is divided over devices, or
-            is the array inside a per-replica value.
-        """
+        """Returns the dynamic ones of the flat arguments, with whole ones on the mesh."""
         if self._all_split and np.ndarray not in map(type, leaves):
             return leaves
         return [
@@ -165,11 +144,7 @@ class ProgramInputs:
         ]
 
     def on_mesh(self, arrays: list[Any]) -> list[Any]:
-        """Moves arrays of other devices, from user code or another strategy, to the mesh.
-
-        Args:
-          arrays: The dynamic arguments.
-        """
+        """Moves arrays of other devices, from user code or another strategy, to the mesh."""
         return [
             self._on_all(array, leaf)
             if leaf.role == "whole"
@@ -184,25 +159,14 @@ class ProgramInputs:
         return self._mesh.put_whole(jnp.copy(array) if leaf.donated else array)
 
     def by_donation(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Returns the arrays that are kept, and the donated ones.
-
-        Args:
-          arrays: The dynamic arguments.
-        """
+        """Returns the arrays that are kept, and the donated ones."""
         if not self.donates:
             return arrays, []
         pairs = list(zip(arrays, self.donated, strict=True))
         return [array for array, d in pairs if not d], [array for array, d in pairs if d]
 
     def require_alive(self, leaves: list[Any]) -> None:
-        """Checks that no array of the flat arguments was deleted or is donated twice.
-
-        Args:
-          leaves: The flat arguments.
-
-        Raises:
-          DonatedError: An array was deleted, or donated together with another use of it.
-        """
+        """Checks that no array of the flat arguments was deleted or is donated twice."""
         seen: dict[int, Leaf] = {}
         for leaf, array in zip(self._leaves, leaves, strict=True):
             if not isinstance(array, ConcreteArray):

@@ -19,26 +19,14 @@ _OF_ANOTHER_SIZE: Final = "use_abstract_mesh cannot change the size of the mesh"
 
 
 def require_no_other_mesh(fn: Callable[..., Any], jaxpr: Any) -> None:
-    """Checks that a step divides nothing over a mesh of the user's of several devices.
-
-    Args:
-      fn: The step's function.
-      jaxpr: What it computes.
-
-    Raises:
-      ContextError: It does.
-    """
+    """Checks that a step divides nothing over a mesh of the user's of several devices."""
     axes = divided_over(jaxpr)
     if axes:
         raise ContextError(_refusal(fn, axes))
 
 
 def require_not_mapped() -> None:
-    """Checks that `run` is not called in a function that `jax.pmap` or `jax.shard_map` maps.
-
-    Raises:
-      ContextError: It is.
-    """
+    """Checks that `run` is not called in a function that `jax.pmap` or `jax.shard_map` maps."""
     axes = mapped_axes()
     if axes:
         by = "jax.pmap" if PMAP_AXIS in axes else f"jax.shard_map (axes {', '.join(axes)})"
@@ -49,12 +37,7 @@ def require_not_mapped() -> None:
 
 
 def refusal_of(error: Exception, fn: Callable[..., Any]) -> ContextError | None:
-    """Returns what to raise for an error that a mesh of another size has caused, None for others.
-
-    Args:
-      error: What JAX raised as it traced the step.
-      fn: The step's function.
-    """
+    """Returns what to raise for an error that a mesh of another size has caused, None for others."""
     return ContextError(_refusal(fn, set())) if _OF_ANOTHER_SIZE in shown_text(error) else None
 
 

@@ -47,15 +47,7 @@ class Place:
 
     @classmethod
     def on(cls, devices: Iterable[DeviceLike], name: str) -> Place:
-        """Makes a place on these devices, and emits an event that describes it.
-
-        Args:
-          devices: The devices of the replicas, in replica order.
-          name: The strategy as events name it.
-
-        Raises:
-          DeviceError: A device does not exist or is named twice.
-        """
+        """Makes a place on these devices, and emits an event that describes it."""
         mesh = replica_mesh(selection.find(devices))
         place = cls(next(_numbers), lambda: mesh)
         recorder = sink.recorder()

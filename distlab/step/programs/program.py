@@ -140,18 +140,7 @@ class Program:
         ]
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
-        """Dispatches one step to the devices, without waiting for it.
-
-        Args:
-          leaves: The flat arguments.
-
-        Returns:
-          The function's result with per-replica leaves, and one array that is
-          ready when the step is (None when the step has no output).
-
-        Raises:
-          ContextError: The call interrupts another one in the same thread.
-        """
+        """Dispatches one step to the devices, without waiting for it."""
         in_flight.require_sound()
         _dispatching.begin()
         try:
@@ -189,12 +178,7 @@ class Program:
         return self.spmd.result(outputs), marker
 
     def inline(self, leaves: list[Any]) -> Any:
-        """Adds the step to the program that a user's own `jax.jit` is tracing.
-
-        Raises:
-          ContextError: The function uses variables, whose present values would
-            become constants of the user's program.
-        """
+        """Adds the step to the program that a user's own `jax.jit` is tracing."""
         variables = [*self.spmd.read, *self.spmd.written]
         if variables:
             raise ContextError(

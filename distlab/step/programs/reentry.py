@@ -20,11 +20,7 @@ class Dispatching(threading.local):
     _frame: FrameType | None = None
 
     def begin(self) -> None:
-        """Notes that the caller dispatches a step.
-
-        Raises:
-          ContextError: A function that interrupted the dispatch of another step calls it.
-        """
+        """Notes that the caller dispatches a step."""
         frame: FrameType | None = sys._getframe(1)
         caller = frame
         while self._frame is not None and frame is not None:

@@ -24,23 +24,7 @@ from distlab.variables.variable_copy import VariableCopy
 
 
 def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> Any:
-    """Merges the replicas' nests into one nest.
-
-    Args:
-      nests: One nest for each local replica, all of one structure.
-      mesh: The replicas' devices.
-      wrap: Whether to make a `PerReplica` of the same object on all replicas, too, unless it is a
-        variable or another distributed value.
-
-    Returns:
-      The structure with a `PerReplica` at each leaf, or a `Mirrored` value where the
-      replicas declare one. A leaf that is the same object on all replicas stays that
-      object, without `wrap`; with one replica all leaves do.
-
-    Raises:
-      StructureError: The structures differ, or so do values declared `Mirrored`; or one holds
-        itself, or has keys that can't be sorted.
-    """
+    """Merges the replicas' nests into one nest."""
     structures: list[Any] = []
     for nest in nests:
         with taken_apart(nest, "The result of fn"):
@@ -67,11 +51,7 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> A
 
 
 def undeclared(nest: Any) -> Any:
-    """Returns the nest of a strategy's only replica, with plain arrays for `Mirrored` values.
-
-    Args:
-      nest: The result of a replica function.
-    """
+    """Returns the nest of a strategy's only replica, with plain arrays for `Mirrored` values."""
     try:
         require_nest(nest, "The result of fn")
         declares = any(type(leaf) is Mirrored for leaf in jax.tree.leaves(nest, is_leaf=_keep))
@@ -90,9 +70,6 @@ def own_arrays(nests: Iterable[Any]) -> list[Any]:
     """Returns nests with copies of NumPy's arrays of numbers, each made before the next nest is.
 
     So a function may fill the same array for each replica. What it leaves as it was is one copy.
-
-    Args:
-      nests: The nests.
     """
     known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -113,12 +90,7 @@ def own_arrays(nests: Iterable[Any]) -> list[Any]:
 
 
 def select(nest: Any, replica: int) -> Any:
-    """Returns one replica's components of a nest of distributed values.
-
-    Args:
-      nest: Any nest.
-      replica: The replica's number.
-    """
+    """Returns one replica's components of a nest of distributed values."""
     return jax.tree.map(
         lambda leaf: leaf.component(replica) if isinstance(leaf, DistributedValues) else leaf,
         nest,
@@ -127,13 +99,7 @@ def select(nest: Any, replica: int) -> Any:
 
 
 def to_device(nest: Any, device: jax.Device, *, is_leaf: Callable[[Any], bool]) -> Any:
-    """Moves the arrays of a nest that are committed to another device.
-
-    Args:
-      nest: Any nest.
-      device: The device.
-      is_leaf: Returns whether a node of the nest is a leaf.
-    """
+    """Moves the arrays of a nest that are committed to another device."""
     return jax.tree.map(
         lambda leaf: (
             jax.device_put(leaf, device)
@@ -182,9 +148,6 @@ def _merge_with_others(
 
     All processes call it. They tell each other what they have at each leaf, because the shape
     of a global array depends on all of them.
-
-    Raises:
-      StructureError: The processes have different leaves, or values declared `Mirrored` differ.
     """
     processes = group.current()
     assert processes is not None
@@ -276,11 +239,7 @@ def _mirrored(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Mirro
 
 
 def _same_array(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> jax.Array:
-    """Returns the first of the arrays that the local replicas declare to be the same.
-
-    Raises:
-      StructureError: They are not the same, or not all replicas declare one.
-    """
+    """Returns the first of the arrays that the local replicas declare to be the same."""
     if not all(type(leaf) is Mirrored for leaf in column):
         raise StructureError(
             f"All replicas must return the same structure, but only some return {name.label} as "

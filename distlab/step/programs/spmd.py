@@ -124,36 +124,17 @@ class SpmdFunction:
         self._inline = jax.jit(self._mapped)
 
     def __call__(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
-        """Computes the step on all replicas.
-
-        Args:
-          values: The global arrays of the variables in `read`.
-          arrays: The dynamic arguments; split ones have the shape `(replicas, ...)`.
-
-        Returns:
-          The results, `(replicas, ...)` each, then the new values of `written`, then operands.
-        """
+        """Computes the step on all replicas."""
         return self._mapped(values, arrays)
 
     def inline(self, arrays: list[Any]) -> list[jax.Array]:
-        """Computes the step as a part of what JAX is tracing; the function has no variables.
-
-        Args:
-          arrays: The dynamic arguments, as in a call.
-        """
+        """Computes the step as a part of what JAX is tracing; the function has no variables."""
         return self._inline([], [*arrays, *self.outside])
 
     def programs(
         self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]
     ) -> RaggedPrograms:
-        """Returns the step as a program for each group of replicas, and programs for all.
-
-        Args:
-          name: The function's name, for profiles.
-          values: The global arrays of the variables in `read`.
-          arrays: The dynamic arguments on the mesh.
-          donated: For each of them, whether results may use its memory.
-        """
+        """Returns the step as a program for each group of replicas, and programs for all."""
         assert self._stages is not None
         inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
         outputs, shapes = self._out_partitions(), self._out_shapes()
@@ -386,11 +367,7 @@ def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
 
 
 def _require_same_results(traces: list[LocalTrace]) -> None:
-    """Checks that all groups return the same structure and assign the same variables.
-
-    Raises:
-      StructureError: They differ.
-    """
+    """Checks that all groups return the same structure and assign the same variables."""
     first = traces[0]
     for other in traces[1:]:
         if other.results == first.results and other.static != first.static:
@@ -433,15 +410,7 @@ def _group(
     members: tuple[int, ...],
     replicas: int,
 ) -> Group:
-    """Returns a group of replicas, with the sources of its jaxpr's inputs.
-
-    Args:
-      local: The trace of one of them.
-      read: The variables whose values are the step's first inputs.
-      leaves: The dynamic arguments, the step's other inputs.
-      members: The numbers of the group's replicas.
-      replicas: The number of all replicas.
-    """
+    """Returns a group of replicas, with the sources of its jaxpr's inputs."""
     positions = {variable: position for position, variable in enumerate(read)}
     inputs: list[InputSlice | None] = [
         None if variable is None else InputSlice(positions[variable], variable.shape)

@@ -92,28 +92,7 @@ def trace(
     as_arrays: frozenset[int],
     on_mesh: bool,
 ) -> LocalTrace:
-    """Traces `fn` with one replica's shapes. Nothing is executed.
-
-    Args:
-      fn: The replica function.
-      arguments: Its arguments.
-      host: The strategy that runs it.
-      replica: The number of the replica.
-      collectives: The collectives that `fn` may call; they record its use of them.
-      as_arrays: Positions of results that are Python numbers but differ between
-        replicas, so that they are traced as arrays.
-      on_mesh: Whether to trace `fn` as a part of a program of the mesh: what it differentiates or
-        maps may use whole arrays from outside that lie on the mesh, but no other ones of a mesh.
-
-    Raises:
-      NeedsPythonError: `fn` needs a number where only shapes are known.
-      ContextError: A traced value escaped from `fn`, as by the assignment of a
-        variable inside `jax.lax.scan`.
-      DonatedError: `fn` uses a deleted array from outside.
-      StructureError: The result has an object that hides what was computed.
-      ValueShapeError: The result has whole numbers of 64 bits that JAX would cut, or `fn` computes
-        with a masked array.
-    """
+    """Traces `fn` with one replica's shapes. Nothing is executed."""
     _intercept_sums()
     mesh = host.mesh
     candidates = live()
@@ -229,14 +208,7 @@ def traced_constants(traces: list[LocalTrace]) -> list[Any]:
 
 
 def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> LocalTrace:
-    """Returns a trace with some constants as its last inputs.
-
-    Args:
-      local: The trace.
-      constants: The constants, which may lie on devices: in a program over the replicas only an
-        input may.
-      mesh: The replicas' devices.
-    """
+    """Returns a trace with some constants as its last inputs."""
     closed = local.jaxpr
     count = len(closed.jaxpr.invars)
 
@@ -262,14 +234,7 @@ def _flattened(result: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def _require_known(paths: list[tuple[Any, Any]]) -> None:
-    """Checks that no leaf of a result hides arrays that were computed, or is used up by a reader.
-
-    Args:
-      paths: The result's leaves, with their paths.
-
-    Raises:
-      StructureError: One is an object that JAX can't look into, or an iterator.
-    """
+    """Checks that no leaf of a result hides arrays that were computed, or is used up by a reader."""
     for path, leaf in paths:
         known = isinstance(leaf, jax.core.Tracer | Mirrored) or is_array_like(leaf)
         if known or is_state_holder(leaf):

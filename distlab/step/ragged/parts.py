@@ -121,17 +121,7 @@ def can_be_parted(stages: Stages) -> bool:
 def parts_of(
     stages: Stages, boundary: Boundary, mesh: ReplicaMesh, arrays: Sequence[Any]
 ) -> tuple[list[Part], list[Slot]]:
-    """Returns the programs of a step, in the order of dispatch.
-
-    Args:
-      stages: The stages of the step.
-      boundary: The step's inputs and outputs.
-      mesh: The replicas' devices.
-      arrays: The inputs, for their shapes.
-
-    Returns:
-      The programs, and the slots of the step's outputs.
-    """
+    """Returns the programs of a step, in the order of dispatch."""
     planner = _Planner(stages, boundary, mesh, arrays)
     return planner.with_donations(), planner.outputs()
 
@@ -216,15 +206,7 @@ class _Planner:
         *,
         common: bool,
     ) -> None:
-        """Adds a part.
-
-        Args:
-          replicas: The replicas on whose devices it runs.
-          sources: The values that it receives.
-          results: The values that it computes, with their abstract values.
-          compute: Computes them.
-          common: Whether all replicas take part.
-        """
+        """Adds a part."""
         returned = [self._slot(key, aval) for key, aval in results.items()]
 
         def of_lists(values: list[Any]) -> list[jax.Array]:

@@ -74,18 +74,7 @@ class RaggedPrograms:
         return self
 
     def __call__(self, *inputs: list[jax.Array]) -> list[jax.Array]:
-        """Dispatches one step. The caller holds `in_flight.dispatching`.
-
-        Args:
-          *inputs: As for other programs: the values of variables, those that are given away
-            (none), the arguments that are kept, and the donated ones.
-
-        Returns:
-          The step's outputs, and an array that is ready when the step is done.
-
-        Raises:
-          ValueError: An input is not where the programs were compiled for.
-        """
+        """Dispatches one step. The caller holds `in_flight.dispatching`."""
         values, _, kept, donated = map(iter, inputs)
         arrays = [*values, *(next(donated if d else kept) for d in self._donated[len(inputs[0]) :])]
         for array, sharding in zip(arrays, self._shardings, strict=True):

@@ -108,11 +108,7 @@ def _inputs_of_different_shapes(groups: list[Group]) -> set[int]:
 
 
 def same_outputs(groups: list[Group]) -> list[bool]:
-    """Returns for each output whether all groups compute it in the same way.
-
-    Args:
-      groups: The groups of replicas, whose collectives correspond to each other.
-    """
+    """Returns for each output whether all groups compute it in the same way."""
     same = SameValues(groups, derivatives=False)
     columns = zip(*(group.jaxpr.jaxpr.outvars for group in groups), strict=True)
     return [

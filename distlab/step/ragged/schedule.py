@@ -25,15 +25,7 @@ Column: TypeAlias = tuple[Atom, ...]
 
 
 def divide(groups: list[Group]) -> Stages:
-    """Divides a step into stages.
-
-    Args:
-      groups: The groups of replicas.
-
-    Raises:
-      StructureError: The groups call different collectives.
-      ValueShapeError: A collective has operands of different shapes.
-    """
+    """Divides a step into stages."""
     collectives = [list(filter(jaxprs.is_collective, g.jaxpr.jaxpr.eqns)) for g in groups]
     _require_same_collectives(collectives)
     stages = _Schedule(groups, list(zip(*collectives, strict=True))).stages()

@@ -54,12 +54,7 @@ class Group(NamedTuple):
     replicas: tuple[int, ...]
 
     def values(self, inputs: Sequence[Any]) -> Values:
-        """Returns the values of the jaxpr's constants and inputs.
-
-        Args:
-          inputs: The step's inputs on one replica, in the largest group's shapes; None for
-            those that are not needed.
-        """
+        """Returns the values of the jaxpr's constants and inputs."""
         jaxpr = self.jaxpr.jaxpr
         values: Values = dict(zip(jaxpr.constvars, map(constant, self.jaxpr.consts), strict=True))
         for var, source in zip(jaxpr.invars, self.inputs, strict=True):
@@ -159,17 +154,7 @@ class Stages:
     def evaluate_own(
         self, number: int, group: int, values: Values, replica_id: jax.Array
     ) -> list[jax.Array]:
-        """Computes an own stage of one group.
-
-        Args:
-          number: The number of the stage.
-          group: The number of the group.
-          values: The variables that it reads; receives those that it computes.
-          replica_id: The replica's number.
-
-        Returns:
-          What it gives to common stages, and its outputs.
-        """
+        """Computes an own stage of one group."""
         for equation in self.own[number].equations[group]:
             if jaxprs.is_replica_id(equation):
                 outputs: list[Any] = [replica_id]
@@ -181,16 +166,7 @@ class Stages:
     def evaluate_common(
         self, number: int, values: Values, handed: dict[int, jax.Array]
     ) -> list[jax.Array]:
-        """Computes a common stage.
-
-        Args:
-          number: The number of the stage.
-          values: The first group's variables that it reads; receives those that it computes.
-          handed: What the groups handed over, by number.
-
-        Returns:
-          Its outputs.
-        """
+        """Computes a common stage."""
         names = self.common_values[0]
         for equation, operands in self.common[number].equations:
             inputs = [

@@ -29,17 +29,7 @@ Buffers: TypeAlias = dict[str, jax.Array]
 def evaluate(
     stages: Stages, group_of: Sequence[int], inputs: list[jax.Array], shapes: list[Shape]
 ) -> list[jax.Array]:
-    """Computes a ragged step on one replica, inside a program over the mesh.
-
-    Args:
-      stages: The stages of the step.
-      group_of: The group of each replica.
-      inputs: This replica's variables and arguments, in the largest group's shape.
-      shapes: The shape to which each output is padded.
-
-    Returns:
-      The outputs of this replica's group, padded.
-    """
+    """Computes a ragged step on one replica, inside a program over the mesh."""
     replica_id = jax.lax.axis_index(AXIS)
     mine = jnp.asarray(np.asarray(group_of, np.int32))[replica_id]
     outputs: dict[int, jax.Array] = {}

@@ -35,14 +35,7 @@ _MOST_RENEWED: Final = 8
 def examined(
     program: Program, strategy: int, leaves: Sequence[Any], result: Any
 ) -> list[events.Doubt]:
-    """Returns the doubts about a program that ran for the first time, and watches its copies.
-
-    Args:
-      program: The program, whose `copies` are set where there are any to compare.
-      strategy: The number of its strategy.
-      leaves: The flat arguments of its first step.
-      result: The result of that step.
-    """
+    """Returns the doubts about a program that ran for the first time, and watches its copies."""
     if program.spmd.replicas == 1:
         return []
     try:
@@ -113,18 +106,7 @@ class Comparisons:
     def look(
         self, subject: str, *, unchanged: bool, held: Any, due: bool, source: str = ""
     ) -> bool:
-        """Compares the copies of one state, if that is due or somebody else has assigned it.
-
-        Args:
-          subject: The state, as the program's doubt names it.
-          unchanged: Whether nobody else has assigned it since the step.
-          held: The variable, or the array of the copies.
-          due: Whether to compare in any case.
-          source: The line that assigned it, where no doubt has it.
-
-        Returns:
-          Whether it is worth another look.
-        """
+        """Compares the copies of one state, if that is due or somebody else has assigned it."""
         if unchanged:
             if due:
                 self._report(subject, *compared(held), source)
@@ -184,11 +166,7 @@ class CopiesWatch:
         self.results = [n for n, fixed in enumerate(static) if fixed is None]
 
     def look(self, leaves: Sequence[Any]) -> None:
-        """Compares what the last step left, before the next one.
-
-        Args:
-          leaves: The flat arguments of the next step.
-        """
+        """Compares what the last step left, before the next one."""
         due = self._calls > 0 and self._calls & (self._calls - 1) == 0
         renewed = self._renew_data(leaves)
         if not self._calls:
@@ -203,12 +181,7 @@ class CopiesWatch:
                 self._look_at(subject, same, array, due and not renewed.isdisjoint(state.data))
 
     def keep(self, result: Any, step: int) -> None:
-        """Notes what a step left.
-
-        Args:
-          result: Its result.
-          step: Its number.
-        """
+        """Notes what a step left."""
         self._comparisons.step = step
         for subject, variable in list(self._variables.items()):  # threads may run one program
             self._kept[subject] = variable.storage.reference()

@@ -38,13 +38,7 @@ class Found(NamedTuple):
 
 
 def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
-    """Returns what the traces of a replica function show.
-
-    Args:
-      spmd: The function over all replicas, which are two or more.
-      function: The function's name.
-      equal: The positions of the arrays among the arguments whose components are equal.
-    """
+    """Returns what the traces of a replica function show."""
     found = Found([], {}, {}, [])
     known: set[tuple[str, str]] = set()
     averaged: list[tuple[float, Doubt]] = []

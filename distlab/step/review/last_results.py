@@ -34,12 +34,7 @@ _living: weakref.WeakSet[LastResults] = weakref.WeakSet()
 
 
 def watched(program: Program, strategy: int) -> LastResults | None:
-    """Returns what keeps a program's results; None where it has no small ones of floats.
-
-    Args:
-      program: The program, which ran.
-      strategy: The number of its strategy.
-    """
+    """Returns what keeps a program's results; None where it has no small ones of floats."""
     local = program.spmd.traces[0]
     given = {(leaf.shapes[0], leaf.dtype) for leaf in program.arguments.dynamic() if leaf.donated}
     small = sorted(
@@ -59,11 +54,7 @@ def watched(program: Program, strategy: int) -> LastResults | None:
 
 
 def look_at_all(first_step: int) -> None:
-    """Looks at what was kept in a recording, so that events tell what began in its last steps.
-
-    Args:
-      first_step: The number of its first step.
-    """
+    """Looks at what was kept in a recording, so that events tell what began in its last steps."""
     for results in list(_living):
         if results.ran_since(first_step):
             results.look()
@@ -101,30 +92,18 @@ class LastResults:
         _living.add(self)
 
     def ran_since(self, first_step: int) -> bool:
-        """Returns whether the function ran since a step, and for the recorder in force.
-
-        Args:
-          first_step: The number of the step.
-        """
+        """Returns whether the function ran since a step, and for the recorder in force."""
         if self._recorder is None or self._recorder() is not sink.recorder():
             return False
         last = list(self._kept)[-1:]  # another thread may have cleared them
         return bool(last) and last[0].step >= first_step
 
     def take(self, outputs: Sequence[jax.Array]) -> None:
-        """Takes the results of a step that was dispatched.
-
-        Args:
-          outputs: All computed results.
-        """
+        """Takes the results of a step that was dispatched."""
         self._arrays = [outputs[position] for position in self._positions]
 
     def take_small(self, results: list[Any]) -> None:
-        """Takes the small results of a step that ran eagerly.
-
-        Args:
-          results: The leaves of all results.
-        """
+        """Takes the small results of a step that ran eagerly."""
         self._arrays = [
             leaf
             for leaf in results
@@ -134,11 +113,7 @@ class LastResults:
         ][:_MOST_RESULTS]
 
     def keep(self, step: int) -> None:
-        """Keeps what was taken, and now and then looks whether it is finite.
-
-        Args:
-          step: The number of the step.
-        """
+        """Keeps what was taken, and now and then looks whether it is finite."""
         recorder = sink.recorder()
         if self._recorder is None or self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
