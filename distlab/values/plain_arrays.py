@@ -46,7 +46,7 @@ def is_of_integers(value: Any) -> bool:
 
 
 def unshared(value: Any) -> Any:
-    """Returns a value, of an array of NumPy a copy: JAX may use its memory, its owner write to it."""
+    """Returns a copy of a NumPy array, whose memory JAX may use; other values as they are."""
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 
