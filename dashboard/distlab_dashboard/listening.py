@@ -69,7 +69,7 @@ class WebServer(HTTPServer):
         return super().start_request(server_conn, request_conn)
 
     def note_answer(self, request: HTTPServerRequest) -> None:
-        """Keeps the connection of a request, which may be answered, from being closed for others."""
+        """Keeps the connection of an answered request from being closed for others."""
         connection: Any = request.server_connection
         self._busy.add(connection.stream)
 

@@ -160,7 +160,7 @@ class WorkQueue:
             self._progressed()
 
     def give_back(self, closure: Closure) -> None:
-        """Puts a function that a worker did not begin in front, or cancels it as those that wait."""
+        """Puts a function that no worker began in front, or cancels it with those that wait."""
         with self._changed:
             _, worker, _ = self._running.pop(closure.result)
             self._waiting.appendleft(closure)

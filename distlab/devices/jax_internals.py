@@ -391,7 +391,7 @@ def part_of(equation: Any, output: int) -> Any:
 
 
 def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
-    """Returns an open jaxpr that computes some outputs alone, and for each input if it is needed."""
+    """Returns an open jaxpr of some outputs alone, and for each input if it is needed."""
     part, used = _partial_eval.dce_jaxpr(jaxpr, list(outputs))
     return part, list(used)
 

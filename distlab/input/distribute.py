@@ -104,7 +104,7 @@ def steps_from_function(
     *,
     fills: bool | None = None,
 ) -> tuple[Steps, str]:
-    """Returns the steps of the dataset of per-replica batches that a function makes, and its name."""
+    """Returns the steps of a dataset of per-replica batches made by a function, and its name."""
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
     processes = _processes_of(context)
 

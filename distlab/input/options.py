@@ -67,7 +67,7 @@ class InputOptions(msgspec.Struct, frozen=True):
     experimental_per_replica_buffer_size: int = 1
 
     def __post_init__(self) -> None:
-        """Checks the types, and puts the default in place of None, so that equal options are equal."""
+        """Checks the types; the default takes the place of None, so equal options are equal."""
         _check_types(self)
         if self.experimental_fetch_to_device is None:
             msgspec.structs.force_setattr(self, "experimental_fetch_to_device", True)

@@ -93,7 +93,7 @@ class LookingAgain:
 
 
 def seems_slow(capture: Capture) -> int | None:
-    """Returns the replica with more work, or that computes longest while the others wait, if any."""
+    """Returns the replica that computes longest while the others wait, if any."""
     compute, waiting = np.array(capture.compute_ns), np.array(capture.waiting_ns)
     if len(compute) < 2:
         return None

@@ -82,7 +82,7 @@ class Operations:
         self._open.clear()
 
     def add(self, device: int, program: Program, name: str, span: tuple[float, float]) -> None:
-        """Adds an operation; those of a thread come in the order of their begins, outer ones first."""
+        """Adds an operation; those of a thread come by their begin, outer ones first."""
         begin, end = span
         number = self._numbers.setdefault((program, name), len(self._numbers))
         while self._open and self._open[-1][0] < end:

@@ -78,7 +78,7 @@ def released(nest: Any) -> Any:
 
 
 def refusal(value: Any, name: str) -> str:
-    """Returns why a compiled function does not take such an object, and what to pass in its place."""
+    """Returns the error text for an iterator or generator of random numbers."""
     return (
         f"{name} is a {type(value).__name__}, from which the function would take once, when it is "
         f"compiled: every later step would have the same. {_way_out(value, name)}"

@@ -42,7 +42,7 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
 
 
 def at_home(path: str) -> str:
-    """Returns a path with the user's home folder in place of a `~` that begins it, as a shell does."""
+    """Returns a path whose leading `~` is the user's home folder, as in a shell."""
     return os.path.expanduser(path)  # noqa: PTH111 - pathlib raises where there is no such user
 
 

@@ -78,7 +78,7 @@ class CapturedContainers:
 
 
 def outer_names_assigned(fn: Callable[..., Any]) -> list[str]:
-    """Returns the outer variables that a function assigns: those it calls `nonlocal` or `global`."""
+    """Returns the outer variables that a function assigns (`nonlocal`, `global`)."""
     code = getattr(fn, "__code__", None)
     return sorted(set(_assigned(code, set(code.co_freevars)))) if isinstance(code, CodeType) else []
 

@@ -121,6 +121,6 @@ class LocalTasks(SpecCluster):
         Cluster._update_worker_status(self, op, msg)
 
     async def exit_code(self, name: str, since_s: float) -> int | None:
-        """Waits until the process that was a task at a time has ended, and returns its exit code."""
+        """Waits for the end of the process that was a task, and returns its exit code."""
         process: TaskProcess | None = self.workers.get(name)
         return None if process is None else await process.exit_code(since_s)

@@ -151,7 +151,7 @@ def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
 
 
 def explain_traced(error: Exception) -> None:
-    """Adds to an error of Python's or JAX's about a value that is traced what to use in its place."""
+    """Adds a remedy to an error of Python's or JAX's about a traced value."""
     text = shown_text(error)
     is_of_a_trace = "Tracer" in text or isinstance(
         error, jax.errors.JAXTypeError | jax.errors.JAXIndexError

@@ -267,7 +267,7 @@ def _is_cache(kind: type, name: str) -> bool:
 
 
 def is_opaque(kind: Any) -> bool:
-    """Returns whether objects of a class are compared as they are: those of Python, JAX and NumPy."""
+    """Returns whether objects of a class of Python, JAX or NumPy are compared as they are."""
     return kind.__hash__ is not None and _package(kind) in OPAQUE_PACKAGES
 
 

@@ -205,7 +205,7 @@ def while_loop(equation: Any) -> While | None:
 
 
 def handed_on(value: Any) -> Any:
-    """Returns the value that calls and branches handed on unchanged; the value itself without any."""
+    """Returns the value that calls and branches passed through unchanged."""
     while True:
         equation = getattr(value, "parent", None)  # a tracer of make_jaxpr knows its equation
         if equation is None or value.val not in equation.outvars:

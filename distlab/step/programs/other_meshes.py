@@ -37,7 +37,7 @@ def require_not_mapped() -> None:
 
 
 def refusal_of(error: Exception, fn: Callable[..., Any]) -> ContextError | None:
-    """Returns what to raise for an error that a mesh of another size has caused, None for others."""
+    """Returns a typed error where a mesh of another size caused one; None otherwise."""
     return ContextError(_refusal(fn, set())) if _OF_ANOTHER_SIZE in shown_text(error) else None
 
 

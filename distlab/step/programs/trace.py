@@ -234,7 +234,7 @@ def _flattened(result: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def _require_known(paths: list[tuple[Any, Any]]) -> None:
-    """Checks that no leaf of a result hides arrays that were computed, or is used up by a reader."""
+    """Checks that no leaf of a result hides computed arrays or is an iterator."""
     for path, leaf in paths:
         known = isinstance(leaf, jax.core.Tracer | Mirrored) or is_array_like(leaf)
         if known or is_state_holder(leaf):

@@ -15,7 +15,7 @@ from distlab.step.jaxprs import operations as jaxprs
 
 
 def repeated_sums(jaxpr: Any) -> Iterator[Any]:
-    """Yields the collectives in loops where nothing waits for one: no collective, and no condition."""
+    """Yields the collectives in loops for which no collective or condition waits."""
     for equation in jaxpr.eqns:
         yield from _in_loop(equation)
         for inner in jaxprs.inner_jaxprs(equation):
