@@ -56,15 +56,16 @@ NOT_HERE = {
 }
 
 
-@pytest.mark.parametrize("name", TF_DISTRIBUTE.split())
-def test_every_name_of_tf_distribute_is_on_the_page_and_here_unless_it_says_not(name: str) -> None:
-    assert f"`{name}`" in PAGE
-    assert (_find(name) is None) == (name in NOT_HERE)
+def test_every_name_of_tf_distribute_is_on_the_page() -> None:
+    assert [name for name in TF_DISTRIBUTE.split() if f"`{name}`" not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", METHODS.split())
-def test_every_method_is_on_the_page(name: str) -> None:
-    assert re.search(rf"[`.]{name}`", PAGE)
+def test_names_of_tf_distribute_exist_here() -> None:
+    assert {name for name in TF_DISTRIBUTE.split() if _find(name) is None} == NOT_HERE
+
+
+def test_every_method_is_on_the_page() -> None:
+    assert [name for name in METHODS.split() if not re.search(rf"[`.]{name}`", PAGE)] == []
 
 
 def test_every_name_on_the_page_exists() -> None:
@@ -76,8 +77,11 @@ def test_every_name_on_the_page_exists() -> None:
 def test_every_cited_test_exists() -> None:
     cited = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
     assert len(cited) > 25
-    for path, name in cited:
-        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    assert [
+        f"{path}::{name}"
+        for path, name in cited
+        if not (ROOT / path).exists() or f"def {name}(" not in (ROOT / path).read_text()
+    ] == []
 
 
 def _find(name: str) -> object:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import jax
 import msgspec
-import pytest
 
 import distlab as dl
 from distlab import events
@@ -72,39 +71,37 @@ def test_the_page_has_every_kind_and_no_other_and_the_schemas_number() -> None:
     assert f"This is schema {events.SCHEMA};" in PAGE
 
 
-@pytest.mark.parametrize("name", STRUCTS)
-def test_a_section_says_what_the_struct_says(name: str) -> None:
-    struct = STRUCTS[name]
-    text, entries = described(struct)
-    types_of = typing.get_type_hints(struct)
-    assert list(entries) == fields_of(struct)
-    begin = "A part of other events. " if name in PARTS else ""
-    assert SECTIONS[name].split("\n\n")[0].strip() == begin + text
-    rows = [
-        (field, kind.replace("\\|", "|"), said) for field, kind, said in ROW.findall(SECTIONS[name])
-    ]
-    assert rows == [
-        (field, written(types_of[field]), entries[field]) for field in fields_of(struct)
-    ]
+def test_sections_have_the_words_and_fields_of_the_structs() -> None:
+    for name, struct in STRUCTS.items():
+        text, entries = described(struct)
+        types_of = typing.get_type_hints(struct)
+        assert list(entries) == fields_of(struct), name
+        begin = "A part of other events. " if name in PARTS else ""
+        assert SECTIONS[name].split("\n\n")[0].strip() == begin + text
+        rows = [
+            (field, kind.replace("\\|", "|"), said)
+            for field, kind, said in ROW.findall(SECTIONS[name])
+        ]
+        assert rows == [
+            (field, written(types_of[field]), entries[field]) for field in fields_of(struct)
+        ]
 
 
-@pytest.mark.parametrize(
-    ("name", "field"), [(name, field) for name in STRUCTS for field in fields_of(STRUCTS[name])]
-)
-def test_a_field_names_exactly_the_values_that_it_may_have(name: str, field: str) -> None:
-    values = values_of(STRUCTS[name], field)
-    _, entries = described(STRUCTS[name])
-    text = entries[field] if values else entries[field].partition("such as")[0]
-    assert set(QUOTED.findall(text)) == values
+def test_fields_name_exactly_the_values_they_may_have() -> None:
+    for name, struct in STRUCTS.items():
+        _, entries = described(struct)
+        for field in fields_of(struct):
+            values = values_of(struct, field)
+            text = entries[field] if values else entries[field].partition("such as")[0]
+            assert set(QUOTED.findall(text)) == values, f"{name}.{field}"
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_section_says_when_at_what_cost_and_whether_it_is_kept(name: str) -> None:
-    said = re.search(r"^Emitted .+\. Cost: .+?\.( Standing\.)?$", SECTIONS[name], re.MULTILINE)
-    assert said is not None
-    kind = KINDS[name]
-    assert issubclass(kind, events.Event)
-    assert bool(said.group(1)) == kind.STANDING
+def test_sections_have_occasion_cost_and_standing() -> None:
+    for name, kind in KINDS.items():
+        said = re.search(r"^Emitted .+\. Cost: .+?\.( Standing\.)?$", SECTIONS[name], re.MULTILINE)
+        assert said is not None, name
+        assert issubclass(kind, events.Event)
+        assert bool(said.group(1)) == kind.STANDING, name
 
 
 def test_reductions_have_the_verbs_and_algorithms_of_the_page() -> None:

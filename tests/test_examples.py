@@ -38,16 +38,24 @@ def _examples() -> Iterator[doctest.DocTest]:
 EXAMPLES = list(_examples())
 
 
+def _package(example: doctest.DocTest) -> str:
+    """Returns the package of an example: `distlab.values` of `distlab.values.mirrored.Mirrored`."""
+    return ".".join(example.name.split(".")[:2])
+
+
 @pytest.mark.usefixtures("own_sigterm")
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_prints_what_it_shows(
-    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("package", sorted({_package(example) for example in EXAMPLES}))
+def test_examples_print_what_they_show(
+    package: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    example.globs = {"__name__": "__main__"}  # what a reader has who types the example
     report: list[str] = []
-    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(example, out=report.append)
+    for example in EXAMPLES:
+        if _package(example) == package:
+            monkeypatch.chdir(tmp_path_factory.mktemp("example"))
+            example.globs = {"__name__": "__main__"}  # as for a reader who types the example
+            runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+            runner.run(example, out=report.append)
     assert report == [], "".join(report)
 
 
