@@ -15,7 +15,10 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
+# One worker for each core, up to eight; their tests stay together file by file.
+PYTEST = $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
+
+.PHONY: help demo check test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,8 +35,14 @@ $(VENV)/.installed-%: pyproject.toml
 demo: $(DEMO)  ## Train on 8 CPU devices and watch it live (options: ARGS="--port 5010")
 	@$(BIN)/distlab demo $(ARGS)
 
+check: $(DEV)  ## Run ruff, mypy's daemon and the quick tests (3 minutes on two cores)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/dmypy run -- distlab dashboard examples tests
+	@$(PYTEST) -m "not (process or browser or notebook or measured)" $(ARGS)
+
 test: lint browser  ## Run ruff, mypy and all tests, browser tests included
-	@$(BIN)/python -m tests.halves $(ARGS)
+	@$(PYTEST) --durations=50 --junitxml=build/tests.xml $(ARGS)
 
 lint: $(DEV)  ## Run ruff and mypy
 	@$(BIN)/ruff check .

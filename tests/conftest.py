@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -31,7 +31,36 @@ hypothesis.settings.load_profile("same")
 from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
-from tests import recorded_by_workers  # noqa: E402
+from tests import markers, recorded_by_workers  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in markers.MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        markers.mark(item)
+    items.sort(key=lambda item: item.get_closest_marker("measured") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    folder = item.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
+    with markers.turn(folder, alone=item.get_closest_marker("measured") is not None):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    before = markers.used_seconds()
+    result = yield
+    item.user_properties.append(("cpu", markers.used_seconds() - before))
+    return result
 
 
 @pytest.fixture(scope="module", autouse=True)
