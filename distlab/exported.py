@@ -275,7 +275,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
       StructureError: `fn` is a generator or async function, has another number of parameters than
         there are specs, or returns something else than arrays and numbers.
       NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
-      MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
+      MissingExtraError: `flatbuffers` is not installed; the extra `checkpoint` installs it.
 
     Example:
       >>> import numpy as np
@@ -392,7 +392,7 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       ArgumentTypeError: `path` is no path.
       NotFoundError: There is no such file.
       DataLossError: It is damaged, or something else.
-      MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
+      MissingExtraError: `flatbuffers` is not installed; the extra `checkpoint` installs it.
 
     Example:
       >>> import jax.numpy as jnp
@@ -616,6 +616,6 @@ def _jax_export() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             "Exporting needs flatbuffers, which is not installed. Run: pip install "
-            "'distlab[saving]'"
+            "'distlab[checkpoint]'"
         ) from error
     return export_library

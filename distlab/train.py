@@ -1,6 +1,6 @@
 """`tf.train`: checkpoints, saved under one strategy and restored under another or none.
 
-It needs Orbax: `pip install 'distlab[saving]'`.
+It needs Orbax: `pip install 'distlab[checkpoint]'`.
 
 Example:
   >>> import distlab as dl

@@ -6,7 +6,7 @@
 
 Alone it runs on one CPU device, or on all accelerators. Started by `distlab launch`, or by a
 cluster manager that sets TF_CONFIG, it is a worker among others. With --backup a run that is
-started again goes on where it was; that needs Orbax: pip install "distlab[saving]".
+started again goes on where it was; that needs Orbax: pip install "distlab[checkpoint]".
 """
 
 from __future__ import annotations

@@ -36,17 +36,11 @@ CORE = (
 EXTRAS = {
     "dashboard": ("panel", "bokeh"),
     "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
-    "demo": ("scikit-learn",),
-    "export": ("pandas", "pyarrow"),
-    "images": ("pillow",),
     "keras": ("keras",),
     "flax": ("flax",),
-    "saving": ("orbax-checkpoint", "flatbuffers"),
-    "cluster": ("distributed", "cloudpickle"),
-    "workers": ("ipyparallel",),
-    "mlflow": ("mlflow-skinny",),
-    "wandb": ("wandb",),
-    "gpu": ("nvidia-ml-py",),
+    "checkpoint": ("orbax-checkpoint", "flatbuffers"),
+    "cluster": ("distributed", "cloudpickle", "ipyparallel"),
+    "loggers": ("mlflow-skinny", "wandb"),
 }
 
 
@@ -102,16 +96,6 @@ def extras() -> Iterator[Finding]:
                 yield Finding("note", name, text, f"pip install 'distlab[{extra}]'")
             else:
                 yield _of_version(name, version, extra)
-        if None not in map(installed_version, names):
-            yield from _of_extra(extra)
-
-
-def _of_extra(extra: str) -> Iterator[Finding]:
-    """Reports required packages whose version suits distlab but not an installed extra."""
-    for name in CORE:
-        version, tested = installed_version(name), supported_versions(name, extra)
-        if version and version in supported_versions(name) and version not in tested:
-            yield _untested(name, version, tested, f"the extra '{extra}'")
 
 
 def _of_version(name: str, version: str, extra: str = "") -> Finding:
@@ -119,11 +103,7 @@ def _of_version(name: str, version: str, extra: str = "") -> Finding:
     tested = supported_versions(name, extra)
     if tested.contains(version, prereleases=True):
         return Finding("ok", name, version)
-    return _untested(name, version, tested, "distlab")
-
-
-def _untested(name: str, version: str, tested: SpecifierSet, who: str) -> Finding:
-    text = f"{version}; {who} was tested with {tested}, and may fail with others"
+    text = f"{version}; distlab was tested with {tested}, and may fail with others"
     return Finding("wrong", name, text, f"pip install '{name}{tested}'")
 
 

@@ -83,7 +83,7 @@ def launch(
     if find_spec("ipyparallel") is None:
         raise MissingExtraError(
             "distlab.launch starts the workers with ipyparallel, which is not installed. Run: pip "
-            "install 'distlab[workers]'. Programs need no notebook: distlab launch train.py."
+            "install 'distlab[cluster]'. Programs need no notebook: distlab launch train.py."
         )
     from distlab.integrations.ipyparallel.cluster import Cluster
 

@@ -54,7 +54,7 @@ def decode_image(
       InvalidArgumentError: `contents` is no such image or is damaged, or its format
         has not that many channels.
       UnsupportedError: The image has 16 bits for each color, and `dtype` is not uint8.
-      MissingExtraError: Pillow is not installed; the extra `images` installs it.
+      MissingExtraError: Pillow is not installed.
 
     Example:
       >>> import distlab as dl
@@ -178,8 +178,7 @@ def _opened(verb: str, contents: Any) -> Iterator[Image]:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise MissingExtraError(
-            f"{verb} needs Pillow, which is not installed. Install it: "
-            'pip install "distlab[images]".'
+            f"{verb} needs Pillow, which is not installed. Install it: pip install pillow."
         ) from error
     if isinstance(contents, np.ndarray) and not contents.ndim:
         contents = contents.item()

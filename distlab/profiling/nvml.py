@@ -1,6 +1,6 @@
 """Memory of all processes and utilization of GPUs, from NVIDIA's management library.
 
-It needs the package `nvidia-ml-py` (`pip install 'distlab[gpu]'`); without it, or
+It needs the package `nvidia-ml-py` (`pip install nvidia-ml-py`); without it, or
 without an NVIDIA driver, there are no values. NVML numbers GPUs by their PCI bus, CUDA
 by speed unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set: that differs only where a
 machine has GPUs of several kinds.

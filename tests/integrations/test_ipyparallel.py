@@ -251,7 +251,7 @@ def test_a_launcher_that_ipyparallel_has_not_is_refused_and_leaves_no_folder(
 
 def test_without_ipyparallel_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distlab.integrations.launch.find_spec", {}.get)
-    with pytest.raises(MissingExtraError, match=r"distlab\[workers\]"):
+    with pytest.raises(MissingExtraError, match=r"distlab\[cluster\]"):
         dl.launch()
 
 

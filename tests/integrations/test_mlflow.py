@@ -177,7 +177,7 @@ def test_a_database_that_mlflow_can_not_open_is_told_at_once(
 
 def test_without_mlflow_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingExtraError, match=r"distlab\[mlflow\]"):
+    with pytest.raises(MissingExtraError, match=r"distlab\[loggers\]"):
         MLflow()
 
 

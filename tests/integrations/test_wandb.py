@@ -132,7 +132,7 @@ def test_a_failed_run_has_its_message_and_exit_code(recorder: RingRecorder, tmp_
 def test_without_wandb_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as missing:
         missing.setitem(sys.modules, "wandb", None)
-        with pytest.raises(MissingExtraError, match=r"distlab\[wandb\]"):
+        with pytest.raises(MissingExtraError, match=r"distlab\[loggers\]"):
             WandB()
 
 

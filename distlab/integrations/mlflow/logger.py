@@ -210,6 +210,6 @@ def _mlflow() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             "This logger writes with MLflow, which is not installed. Install it with: pip install "
-            '"distlab[mlflow]".'
+            '"distlab[loggers]".'
         ) from error
     return mlflow

@@ -415,7 +415,7 @@ def _orbax() -> Any:
         import orbax.checkpoint as orbax
     except ImportError as error:
         raise MissingExtraError(
-            "Checkpoints need Orbax, which is not installed. Run: pip install 'distlab[saving]'"
+            "Checkpoints need Orbax, which is not installed. Run: pip install 'distlab[checkpoint]'"
         ) from error
     return orbax
 

@@ -119,6 +119,6 @@ def _wandb() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             "This logger writes with wandb, which is not installed. Install it with: pip install "
-            '"distlab[wandb]".'
+            '"distlab[loggers]".'
         ) from error
     return wandb

@@ -47,7 +47,7 @@ FORMATS: Final = (
     Format(
         ".parquet",
         "events.parquet",
-        'one event a row (needs pip install "distlab[export]")',
+        "one event a row (needs pip install pyarrow)",
         parquet.write,
     ),
 )

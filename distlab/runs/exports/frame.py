@@ -21,7 +21,7 @@ def to_pandas(run: Recorded, kind: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             "to_pandas makes its table with pandas, which is not installed. Install it with: "
-            'pip install "distlab[export]"; or iterate over run.events(kind).'
+            "pip install pandas; or iterate over run.events(kind)."
         ) from error
     structs = {s.__struct_config__.tag: s for s in typing.get_args(AnyEvent)}
     several = len(run.processes) > 1

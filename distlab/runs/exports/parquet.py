@@ -26,7 +26,7 @@ def write(run: Recorded, path: Path) -> None:
     except ImportError as error:
         raise MissingExtraError(
             "Parquet files are written with pyarrow, which is not installed. Install it with: "
-            'pip install "distlab[export]"; or export to events.jsonl.'
+            "pip install pyarrow; or export to events.jsonl."
         ) from error
     about = {"distlab": json.dumps(run.meta)}
     columns = [("time_ns", pa.int64()), ("kind", pa.string()), ("event", pa.string())]
