@@ -24,7 +24,7 @@ from distlab.errors import (
 )
 from distlab.events import Compile
 from distlab.recording import RingRecorder
-from tests.misuse.table import require_refusal
+from tests.misuse.world import require_refusal
 
 MultiMetric: Any = nnx.MultiMetric
 Untyped: Any = dl.metrics

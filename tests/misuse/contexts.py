@@ -10,12 +10,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ContextError, "made current by its scope", "MirroredStrategy", "strategy.scope()")
-def with_the_strategy_itself(w: World) -> None:
-    with w.strategy:
-        pass
-
-
 @misuse(errors.ContextError, "One strategy can be current", "(CPU:0, CPU:1)", "leave that scope")
 def the_scope_of_another_strategy_inside(w: World) -> None:
     with w.strategy.scope(), w.other().scope():
@@ -32,11 +26,6 @@ def reduce_in_the_scope_of_another_strategy(w: World) -> None:
 def setting_the_strategy_inside_a_scope(w: World) -> None:
     with w.strategy.scope():
         dl.experimental_set_strategy(None)
-
-
-@misuse(errors.ContextError, "needs a strategy that was made", "'mirrored'", "MirroredStrategy()")
-def setting_a_name_as_strategy(w: World) -> None:
-    dl.experimental_set_strategy("mirrored")  # type: ignore[arg-type]
 
 
 @misuse(errors.ContextError, "must be called in cross-replica", "reduce", "Call it outside")
@@ -65,14 +54,6 @@ def the_number_of_a_replica_asked_for_later(w: World) -> None:
     kept: list[dl.ReplicaContext] = []
     w.strategy.run(lambda: kept.append(dl.get_replica_context()))
     _ = kept[0].replica_id_in_sync_group
-
-
-@misuse(errors.StructureError, "merge_call needs a function", "got", "Pass the function itself")
-def a_merge_call_of_a_value(w: World) -> None:
-    def step(a: jax.Array) -> object:
-        return dl.get_replica_context().merge_call(a)  # type: ignore[arg-type]
-
-    w.strategy.run(step, args=(w.x,))
 
 
 @misuse(errors.ContextError, "All replicas must", "merge_call", "in every replica")

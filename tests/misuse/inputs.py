@@ -45,29 +45,6 @@ def components_of_different_lengths(w: World) -> None:
     next(iter(w.strategy.experimental_distribute_dataset([(np.ones(8), np.ones(4))])))
 
 
-@misuse(errors.StructureError, "numbers or strings", "got list", "Convert it")
-def objects_as_examples(w: World) -> None:
-    next(iter(w.strategy.experimental_distribute_dataset([[object()] * 8])))
-
-
-@misuse(errors.ArgumentTypeError, "must be distlab.InputOptions", "RunOptions", "or None")
-def the_options_of_run(w: World) -> None:
-    w.strategy.experimental_distribute_dataset(w.dataset, options=dl.RunOptions())  # type: ignore[arg-type]
-
-
-@misuse(errors.ArgumentTypeError, "must be InputReplicationMode", "'PER_REPLICA'", "PER_WORKER or")
-def a_replication_mode_by_name(w: World) -> None:
-    options = dl.InputOptions(experimental_replication_mode="PER_REPLICA")  # type: ignore[arg-type]
-    w.strategy.experimental_distribute_dataset(w.dataset, options=options)
-
-
-@misuse(
-    errors.ArgumentTypeError, "accepts an InputContext", "Dataset", "experimental_distribute_dat"
-)
-def a_dataset_in_place_of_a_function(w: World) -> None:
-    w.strategy.distribute_datasets_from_function(w.dataset)  # type: ignore[arg-type]
-
-
 @misuse(errors.ArgumentTypeError, "called with a ValueContext", "<lambda>", "def value_fn(context)")
 def a_function_of_values_without_a_parameter(w: World) -> None:
     w.strategy.experimental_distribute_values_from_function(lambda: 3)  # type: ignore[misc, arg-type]
@@ -103,21 +80,6 @@ def get_next_after_the_end(w: World) -> None:
 def the_next_batch_inside_a_replica_function(w: World) -> None:
     iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
     w.strategy.run(lambda: next(iterator))
-
-
-@misuse(errors.CardinalityError, "only if its size is known", "infinite", "take(n)")
-def the_length_of_endless_data(w: World) -> None:
-    len(w.strategy.experimental_distribute_dataset(w.dataset.repeat()))
-
-
-@misuse(errors.InvalidArgumentError, "what its state() returned", "{'batch': 1}", "distributed")
-def a_position_that_is_none(w: World) -> None:
-    iter(w.strategy.experimental_distribute_dataset(w.dataset)).restore({"batch": 1})
-
-
-@misuse(errors.InvalidArgumentError, "at least 1", "got 0", "batch_size of batch")
-def batches_of_nothing(w: World) -> None:
-    w.dataset.batch(0)
 
 
 @misuse(errors.InvalidArgumentError, "must have one shape", "[(0,), (1,)]", "Pad them")
@@ -163,19 +125,6 @@ def a_feature_of_another_dtype(w: World) -> None:
     del w
     record = dl.io.serialize_example({"label": 1.0})
     dl.io.parse_single_example(record, {"label": dl.io.FixedLenFeature([], "int64")})
-
-
-@misuse(errors.InvalidArgumentError, "must be an image of format", "b'<html>'", "bytes of the file")
-def a_page_in_place_of_an_image(w: World) -> None:
-    path = w.folder / "a.jpg"
-    path.write_bytes(b"<html>")
-    list(Dataset.from_tensors(str(path)).map(dl.io.read_file).map(dl.io.decode_jpeg))
-
-
-@misuse(errors.ArgumentTypeError, "must be of type AutoShardPolicy", "got 'DATA'", "default")
-def a_policy_by_name(w: World) -> None:
-    del w
-    dl.data.Options().experimental_distribute.auto_shard_policy = "DATA"  # type: ignore[assignment]
 
 
 @misuse(errors.OptionError, "has no effect", "deterministic = True", "dataset.with_options")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -84,12 +83,6 @@ def _in_grad(w: World, verb: Verb) -> object:
     return kept.value
 
 
-def _in_vmap(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    jax.vmap(kept)(jnp.ones(2))
-    return kept.value
-
-
 def _in_jit_on_replicas(w: World, verb: Verb) -> object:
     return _on_replicas(w, lambda _: jax.jit(_Kept(w, verb))(1.0))
 
@@ -143,56 +136,8 @@ def _in_a_thread_of_a_replica(w: World, verb: Verb) -> object:
     return kept[0]
 
 
-def _in_a_thread_of_a_merge_call(w: World, verb: Verb) -> object:
-    kept: list[object] = []
-
-    def merged(_: dl.Strategy) -> None:
-        kept.append(_in_a_thread(w, verb))
-
-    w.strategy.run(lambda: dl.get_replica_context().merge_call(merged))
-    return kept[0]
-
-
-def _in_a_thread_of_jit(w: World, verb: Verb) -> object:
-    return _in_jit(w, lambda w: _in_a_thread(w, verb))
-
-
-def _in_a_pool(w: World, verb: Verb) -> object:
-    with ThreadPoolExecutor(3) as pool:
-        first, *others = [pool.submit(verb, w) for _ in range(3)]
-        for other in others:
-            other.result(LIMIT_SECONDS)
-        return first.result(LIMIT_SECONDS)
-
-
-def _in_a_thread_that_outlives_a_scope(w: World, verb: Verb) -> object:
-    left = threading.Event()
-
-    def call(w: World) -> object:
-        assert left.wait(LIMIT_SECONDS)
-        return verb(w)
-
-    with ThreadPoolExecutor(1) as pool:
-        with w.strategy.scope():
-            made = pool.submit(call, w)
-        left.set()
-        return made.result(LIMIT_SECONDS)
-
-
 def _in_background(w: World, verb: Verb) -> object:
     return dl.background(verb, w).result()
-
-
-def _in_map(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    list(Dataset.range(1).map(kept))
-    return kept.value
-
-
-def _in_parallel_map(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    list(Dataset.range(2).map(kept, num_parallel_calls=2))
-    return kept.value
 
 
 def _in_a_value_function(w: World, verb: Verb) -> object:
@@ -222,7 +167,6 @@ PLACES: Final[dict[str, Place]] = {
     "update": _in_update,
     "jit": _in_jit,
     "grad": _in_grad,
-    "vmap": _in_vmap,
     "jit_on_replicas": _in_jit_on_replicas,
     "grad_on_replicas": _in_grad_on_replicas,
     "scan_on_replicas": _in_scan_on_replicas,
@@ -231,13 +175,7 @@ PLACES: Final[dict[str, Place]] = {
     "thread_of_a_scope": _in_a_thread_of_a_scope,
     "thread_of_an_eager_replica": _in_a_thread_of_an_eager_replica,
     "thread_of_a_replica": _in_a_thread_of_a_replica,
-    "thread_of_a_merge_call": _in_a_thread_of_a_merge_call,
-    "thread_of_jit": _in_a_thread_of_jit,
-    "pool": _in_a_pool,
-    "thread_that_outlives_a_scope": _in_a_thread_that_outlives_a_scope,
     "background": _in_background,
-    "map": _in_map,
-    "parallel_map": _in_parallel_map,
     "value_function": _in_a_value_function,
     "dataset_function": _in_a_dataset_function,
 }
@@ -253,6 +191,7 @@ CROSS: Final = frozenset(PLACES) - REPLICAS - ON_OTHERS - INSIDE - {"another_sco
 """Places in the cross-replica context of the strategy, or in no strategy's."""
 AT_ONCE: Final = CROSS - STAGED
 """Those of them where JAX computes at once."""
+BETWEEN_STEPS: Final = AT_ONCE - {"update"} | {"another_scope"}
 ALL: Final = frozenset(PLACES)
 
 

@@ -9,30 +9,11 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ArgumentTypeError, "needs the folder", "got a int: 3", 'record("runs/first")')
-def a_number_as_folder(w: World) -> None:
-    dl.record(3)  # type: ignore[arg-type]
-
-
 @misuse(errors.RecordError, "A run folder holds one run", "/run already", "overwrite=True")
 def a_folder_that_holds_a_run(w: World) -> None:
     for _ in range(2):
         with dl.record(w.folder / "run"):
             pass
-
-
-@misuse(errors.RecordError, "recorded to a folder", "is a file", "Name another path")
-def a_file_as_folder(w: World) -> None:
-    (w.folder / "run").write_text("mine")
-    try:
-        dl.record(w.folder / "run")
-    finally:
-        assert (w.folder / "run").read_text() == "mine"
-
-
-@misuse(errors.ArgumentValueError, "whole number of steps", "'many'", "Leave it out")
-def a_number_of_steps_in_words(w: World) -> None:
-    dl.record(w.folder / "run", total_steps="many")  # type: ignore[arg-type]
 
 
 @misuse(errors.ValueShapeError, "one real number", "shape (3,)", "Reduce it first")
@@ -75,16 +56,3 @@ def a_run_read_after_it_was_closed(w: World) -> None:
     run = dl.Run.open(w.folder / "run")
     run.close()
     list(run.events())
-
-
-@misuse(errors.ArgumentValueError, "must be a sequence number", "'now'", "Pass 0")
-def events_since_a_moment_in_words(w: World) -> None:
-    with dl.record(w.folder / "run"):
-        pass
-    with dl.Run.open(w.folder / "run") as run:
-        run.since("now")  # type: ignore[arg-type]
-
-
-@misuse(errors.ArgumentTypeError, "A view shows a run", "'runs/first'", "Run.open(folder)")
-def a_folder_given_to_watch(w: World) -> None:
-    dl.watch("runs/first")  # type: ignore[arg-type]

@@ -25,16 +25,6 @@ def an_axis_that_is_not_there(w: World) -> None:
     w.strategy.reduce("SUM", w.x, axis=3)
 
 
-@misuse(errors.ValueShapeError, "can be reduced once", "(0, -1)", "List each axis once")
-def one_axis_under_two_names(w: World) -> None:
-    w.strategy.reduce("MEAN", w.x, axis=(0, -1))
-
-
-@misuse(errors.ValueShapeError, "a whole number or a tuple", "'batch'", "axis must be None")
-def an_axis_by_name(w: World) -> None:
-    w.strategy.reduce("SUM", w.x, axis="batch")
-
-
 @misuse(errors.ValueShapeError, "element by element", "[3], [3], [1], [1]", "Use axis=0")
 def components_of_different_sizes_without_an_axis(w: World) -> None:
     w.strategy.reduce("SUM", w.ragged, axis=None)
@@ -49,11 +39,6 @@ def the_sum_of_a_plain_array(w: World) -> None:
 def reduce_of_another_strategys_value(w: World) -> None:
     x = w.other().experimental_distribute_values_from_function(lambda _: jnp.ones(2))
     w.strategy.reduce("MEAN", x, axis=None)
-
-
-@misuse(errors.ValueShapeError, "combines arrays and numbers", "'loss'", "Leave it out")
-def reduce_of_a_string(w: World) -> None:
-    w.strategy.reduce("MEAN", "loss", axis=None)
 
 
 @misuse(errors.ValueShapeError, "along an axis", "shape []", "Reshape scalars to [1]")
@@ -79,11 +64,6 @@ def an_eager_all_gather_of_components_that_differ_elsewhere(w: World) -> None:
     w.strategy.run(step, options=dl.RunOptions(run_eagerly=True))
 
 
-@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'MAX'", "combine the components")
-def an_all_reduce_of_the_maximum(w: World) -> None:
-    w.strategy.run(lambda a: dl.get_replica_context().all_reduce("MAX", a), args=(w.x,))
-
-
 @misuse(errors.StructureError, "value for each replica", "PerReplica(4 x float32[2])", "reduce")
 def arithmetic_with_a_per_replica_value(w: World) -> None:
     w.x + 1
@@ -97,16 +77,3 @@ def a_per_replica_value_given_to_numpy(w: World) -> None:
 @misuse(errors.StructureError, "can't be used as one array", "float32[]", "gather")
 def a_per_replica_loss_printed_as_a_number(w: World) -> None:
     print(f"{w.strategy.run(lambda a: a.sum(), args=(w.x,)):.3f}")
-
-
-@misuse(errors.ValueShapeError, "one array of the values' shape", "shape [8]", "such as sum")
-def an_accumulation_that_concatenates(w: World) -> None:
-    ops = dl.ReductionToOneDevice(accumulation_fn=jnp.concatenate)
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2", "CPU:3"], cross_device_ops=ops)
-    x = strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(2))
-    strategy.reduce("SUM", x, axis=None)
-
-
-@misuse(errors.OptionError, "whole number of bytes", "'1MB'", "Use 0")
-def bytes_per_pack_in_words(w: World) -> None:
-    dl.experimental.CommunicationOptions(bytes_per_pack="1MB")  # type: ignore[arg-type]

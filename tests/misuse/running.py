@@ -12,11 +12,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.StructureError, "run needs a function", "got 3.0", "Pass the function itself")
-def result_of_a_call_in_place_of_the_function(w: World) -> None:
-    w.strategy.run(3.0, args=(w.x,))  # type: ignore[arg-type]
-
-
 @misuse(errors.ValueShapeError, "must be a tuple or list", "PerReplica", "write args=(x,)")
 def one_argument_without_a_tuple(w: World) -> None:
     w.strategy.run(lambda a: a, args=w.x)
@@ -27,25 +22,10 @@ def named_arguments_in_a_list(w: World) -> None:
     w.strategy.run(lambda a: a, kwargs=[1])  # type: ignore[arg-type]
 
 
-@misuse(errors.OptionError, "must be a distlab.RunOptions", "got a dict", "RunOptions(run_eagerly")
-def options_in_a_dict(w: World) -> None:
-    w.strategy.run(lambda: 1, options={"run_eagerly": True})  # type: ignore[arg-type]
-
-
 @misuse(errors.StructureError, "each of 4 replicas", "PerReplica(2 x", "make it with the str")
 def a_value_of_another_strategy(w: World) -> None:
     x = w.other().experimental_distribute_values_from_function(lambda _: jnp.ones(2))
     w.strategy.run(lambda a: a + 1, args=(x,))
-
-
-@misuse(
-    errors.StructureError, "one number of dimensions", "an array float32[2, 2]", "to the same dtype"
-)
-def components_with_different_numbers_of_dimensions(w: World) -> None:
-    x = w.strategy.experimental_distribute_values_from_function(
-        lambda c: jnp.ones((2,) * (c.replica_id_in_sync_group + 1))
-    )
-    w.strategy.run(lambda a: a, args=(x,))
 
 
 @misuse(errors.StructureError, "of one dtype", "int32", "Convert the components")
@@ -81,14 +61,6 @@ def a_generator_function(w: World) -> None:
     w.strategy.run(batches, args=(w.x,))
 
 
-@misuse(errors.StructureError, "returns its result", "later is a gen", "loop outside of it")
-def an_async_function(w: World) -> None:
-    async def later(a: jax.Array) -> jax.Array:
-        return a
-
-    w.strategy.run(later, args=(w.x,))
-
-
 @misuse(errors.ContextError, "cross-replica context", "MirroredStrategy(CPU:0", "Call it outside")
 def run_inside_of_run(w: World) -> None:
     w.strategy.run(lambda a: w.strategy.run(lambda b: b, args=(a,)), args=(w.x,))
@@ -99,13 +71,6 @@ def a_value_kept_from_an_earlier_trace(w: World) -> None:
     kept: list[jax.Array] = []
     w.strategy.run(lambda a: kept.append(a * 2), args=(w.x,))
     w.strategy.run(lambda a: a + kept[0], args=(w.x,))
-
-
-@misuse(errors.ContextError, "was kept from inside", "argument of run", "Return values")
-def an_argument_kept_from_an_earlier_trace(w: World) -> None:
-    kept: list[jax.Array] = []
-    w.strategy.run(lambda a: kept.append(a * 2), args=(w.x,))
-    w.strategy.run(lambda a: a, args=(kept[0],))
 
 
 @misuse(errors.StructureError, "return the same structure", "None", "arrays of size 0")
@@ -152,9 +117,3 @@ def an_argument_that_was_given_away(w: World) -> None:
     mine = w.strategy.run(lambda a: a + 1, args=(w.x,))
     w.strategy.run(lambda a: a * 2, args=(mine,), options=dl.RunOptions(donate_argnums=0))
     w.strategy.run(lambda a: a * 3, args=(mine,))
-
-
-@misuse(errors.OptionError, "positions of arguments", "got 'a'", "write donate_argnums=0")
-def an_argument_given_away_by_name(w: World) -> None:
-    options = dl.RunOptions(donate_argnums="a")  # type: ignore[arg-type]
-    w.strategy.run(lambda a: a, args=(w.x,), options=options)

@@ -3,9 +3,8 @@ remedy, and everything stays as it was."""
 
 from __future__ import annotations
 
-import copy
 import io
-import uuid
+import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -18,11 +17,11 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.data import Dataset
 from distlab.errors import DistlabError
 from tests.misuse.places import (
     ALL,
     AT_ONCE,
+    BETWEEN_STEPS,
     CROSS,
     INSIDE,
     ON_OTHERS,
@@ -31,13 +30,12 @@ from tests.misuse.places import (
     STAGED,
     Row,
 )
-from tests.misuse.table import has_remedy
-from tests.misuse.verbs_of_files import VERBS_OF_FILES
-from tests.misuse.world import World
+from tests.misuse.world import World, has_remedy
 
 pytestmark = pytest.mark.timeout(240)  # no misuse may hang
 
 _context: Final = dl.get_replica_context
+_numbers: Final = itertools.count()
 
 
 def _on_replica(call: Callable[[Any], object]) -> Callable[[World], object]:
@@ -55,31 +53,30 @@ def _creators(w: World) -> None:
         pass
 
 
-def _write_own(world: World) -> None:
-    """Each call has a file of its own: several at a time would be refused."""
-    dl.io.TFRecordWriter(world.folder / f"records-{uuid.uuid4()}").close()
+def _new(w: World) -> Path:
+    return w.folder / str(next(_numbers))
+
+
+def _checkpoint(w: World) -> dl.train.Checkpoint:
+    return dl.train.Checkpoint(weights=w.weights)
+
+
+def _logged(w: World) -> None:
+    w.recording.log(next(_numbers), loss=jnp.ones(()))
 
 
 VERBS: Final[dict[str, Row]] = {
     "run": Row(lambda w: w.strategy.run(lambda: jnp.ones(2)), CROSS, 2.0),
     "reduce": Row(lambda w: w.strategy.reduce("SUM", w.x, axis=None), CROSS, 12.0),
     "gather": Row(lambda w: w.strategy.gather(w.x, axis=0), CROSS, 12.0),
-    "experimental_local_results": Row(
-        lambda w: w.strategy.experimental_local_results(w.x)[1], ALL, 2.0
-    ),
-    "PerReplica.values": Row(lambda w: w.x.values[3], ALL, 6.0),
     "experimental_distribute_values_from_function": Row(
         lambda w: w.strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(2)),
         CROSS - {"jit"},
         2.0,
     ),
-    "replicate": Row(lambda w: w.strategy.replicate(np.ones(2)), AT_ONCE, 2.0),
     "scope": Row(_scope, CROSS),
     "experimental_distribute_dataset": Row(
         lambda w: bool(w.strategy.experimental_distribute_dataset(w.dataset)), ALL
-    ),
-    "distribute_datasets_from_function": Row(
-        lambda w: bool(w.strategy.distribute_datasets_from_function(lambda _: w.dataset)), ALL
     ),
     "next": Row(
         lambda w: next(iter(w.strategy.experimental_distribute_dataset(w.dataset))),
@@ -89,12 +86,6 @@ VERBS: Final[dict[str, Row]] = {
     "extended.reduce_to": Row(
         lambda w: w.strategy.extended.reduce_to("SUM", w.x, "CPU:0"), CROSS, 12.0
     ),
-    "extended.batch_reduce_to": Row(
-        lambda w: w.strategy.extended.batch_reduce_to("SUM", [(w.x, "CPU:0")]), CROSS, 12.0
-    ),
-    "extended.broadcast_to": Row(
-        lambda w: w.strategy.extended.broadcast_to(3.0, "CPU:0"), CROSS, 3.0
-    ),
     "extended.update": Row(
         lambda w: w.strategy.extended.update(w.weights, lambda v: v.value()),
         CROSS - {"jit"} | REPLICAS | INSIDE,
@@ -103,7 +94,6 @@ VERBS: Final[dict[str, Row]] = {
     "extended.update_non_slot": Row(
         lambda w: w.strategy.extended.update_non_slot(["CPU:0"], lambda: 1), CROSS - {"jit"}
     ),
-    "extended.read_var": Row(lambda w: w.strategy.extended.read_var(w.weights), ALL - {"jit"}, 3.0),
     "Variable": Row(
         lambda _: dl.Variable(1.0).name, ALL - STAGED - INSIDE - {"replicas", "replicas_of_another"}
     ),
@@ -116,70 +106,44 @@ VERBS: Final[dict[str, Row]] = {
         ALL - STAGED - INSIDE - {"replicas", "replicas_of_another"},
         3.0,
     ),
-    "Variable.assign": Row(
-        lambda w: w.weights.assign(jnp.array([1.0, 2.0])),
-        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
-        3.0,
-    ),
     "Variable.assign_add": Row(
         lambda w: w.weights.assign_add(jnp.zeros(2)),
         CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
         3.0,
     ),
-    "Variable.scatter_add": Row(
-        lambda w: w.weights.scatter_add(dl.IndexedSlices(jnp.zeros(1), jnp.array([0]))),
-        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
-        3.0,
-    ),
-    "VariableCopy.value": Row(lambda w: w.weights.values[0].value(), ALL - {"jit"}, 3.0),
     "VariableCopy.assign": Row(
         lambda w: w.weights.values[0].assign(jnp.array([1.0, 2.0])).value(),
         CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
         3.0,
     ),
-    "copy.deepcopy": Row(lambda w: copy.deepcopy(w.weights).name, AT_ONCE - {"update"}),
     "get_replica_context": Row(lambda _: bool(_context()), ALL),
     "ReplicaContext.all_reduce": Row(_on_replica(lambda c: c.all_reduce("SUM", 1.0)), ALL),
     "ReplicaContext.all_gather": Row(_on_replica(lambda c: c.all_gather(jnp.ones(1), 0)), ALL),
     "ReplicaContext.merge_call": Row(_on_replica(lambda c: c.merge_call(lambda _: 1.0)), ALL),
-    "ReplicaContext.replica_id": Row(_on_replica(lambda c: c.replica_id_in_sync_group), ALL),
     "experimental_set_strategy": Row(
         lambda _: dl.experimental_set_strategy(None),
         AT_ONCE - {"scope", "eager_merge_call", "update"} | {"jit"},
     ),
-    "run_functions_eagerly": Row(lambda _: dl.run_functions_eagerly(False), ALL),
-    "functions_run_eagerly": Row(lambda _: dl.functions_run_eagerly(), ALL),
-    "get_strategy": Row(lambda _: repr(dl.get_strategy()), ALL),
-    "has_strategy": Row(lambda _: dl.has_strategy(), ALL),
-    "in_cross_replica_context": Row(lambda _: dl.in_cross_replica_context(), ALL),
     "variable_creator_scope": Row(_creators, ALL),
     "scan": Row(
         lambda _: dl.scan(lambda _, x: (None, x), None, jnp.ones(2))[1],
         REPLICAS | ON_OTHERS | INSIDE | {"merge_call", "update"},
         2.0,
     ),
-    "nn.compute_average_loss": Row(
-        lambda _: dl.nn.compute_average_loss([1.0, 2.0], global_batch_size=3), ALL, 1.0
-    ),
-    "nn.scale_regularization_loss": Row(
-        lambda _: dl.nn.scale_regularization_loss(1.0),
-        ALL - {"scope", "another_scope", "merge_call", "eager_merge_call", "update"},
-    ),
-    "MirroredStrategy": Row(lambda _: repr(dl.MirroredStrategy(["CPU:0"])), ALL),
-    "use_cpu_devices": Row(lambda _: dl.use_cpu_devices(8), ALL),
-    "Dataset": Row(lambda _: sum(Dataset.range(3)), ALL, 3.0),
-    "Dataset.reduce": Row(
-        lambda _: Dataset.range(3).reduce(np.int64(0), lambda a, b: a + b), ALL, 3.0
-    ),
-    "TFRecordWriter": Row(_write_own, ALL),
-    "record": Row(lambda _: dl.record(None).close(), ALL),
-    "nest.flatten": Row(lambda w: len(dl.nest.flatten([w.x, w.weights])), ALL, 2.0),
     "background": Row(
         lambda _: dl.background(lambda: 1.0).result(), AT_ONCE | {"another_scope"}, 1.0
     ),
-    "controlled": Row(lambda _: sum(dl.controlled([1, 2])), ALL, 3.0),
-    "watch": Row(lambda _: str(dl.watch()), ALL),
-    **VERBS_OF_FILES,
+    "Checkpoint.save": Row(lambda w: bool(_checkpoint(w).save(_new(w))), BETWEEN_STEPS),
+    "Checkpoint.restore": Row(
+        lambda w: bool(_checkpoint(w).restore(w.checkpoint).restored), BETWEEN_STEPS
+    ),
+    "Recording.log": Row(
+        _logged, AT_ONCE | {"another_scope", "eager_replicas", "eager_replicas_of_another"}
+    ),
+    "Mean.result": Row(
+        lambda w: bool(w.mean.result().shape),
+        ALL - {"replicas_of_another", "eager_replicas_of_another", "jit"},
+    ),
 }
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ import pytest
 import distlab as dl
 from distlab.data import Dataset
 from distlab.errors import DistlabError
-from tests.misuse.table import has_remedy
-from tests.misuse.world import World
+from tests.misuse.world import World, has_remedy
 from tests.patience import LIMIT_SECONDS
 
 pytestmark = pytest.mark.timeout(240)  # no misuse may hang
@@ -109,18 +107,6 @@ def _assignments(w: World) -> Shared:
     return Shared([add] * THREADS, lambda: _copies(w.weights), right)
 
 
-def _assignments_of_single_copies(w: World) -> Shared:
-    calls = [often(partial(copy.assign_add, 1.0)) for copy in w.own.values] * 2
-    return Shared(calls, lambda: _copies(w.own), [2.0 * TIMES] * 4)
-
-
-def _scatters(w: World) -> Shared:
-    def add() -> None:
-        w.weights.scatter_add(dl.IndexedSlices(jnp.ones(1), jnp.array([0])))
-
-    return Shared([often(add)] * 2, lambda: _copies(w.weights), [[1.0 + 2 * TIMES, 2.0]] * 4)
-
-
 def _steps(w: World) -> Shared:
     step = often(lambda: w.strategy.run(lambda: w.weights.assign_add(jnp.ones(2)).value()))
     right = [[1.0 + THREADS * TIMES, 2.0 + THREADS * TIMES]] * 4
@@ -133,20 +119,6 @@ def _eager_steps(w: World) -> Shared:
 
     run = often(lambda: w.strategy.run(step, options=EAGERLY), 8)
     return Shared([run] * THREADS, lambda: _copies(w.own), [THREADS * 8.0] * 4)
-
-
-def _eager_steps_compiled_ones_and_assignments(w: World) -> Shared:
-    def step() -> None:
-        w.own.assign_add(1.0)
-
-    first = w.own.values[0]
-    calls = [
-        often(lambda: w.strategy.run(step, options=EAGERLY), 8),
-        often(lambda: w.strategy.run(step)),
-        often(lambda: first.assign_add(1.0)),
-    ]
-    right = [8.0 + 2 * TIMES, *[8.0 + TIMES] * 3]
-    return Shared(calls, lambda: _copies(w.own), right)
 
 
 def _a_metric(w: World) -> Shared:
@@ -191,18 +163,6 @@ def _an_iterator(_: World) -> Shared:
     return Shared([taken(iterator, got)] * THREADS, found, list(range(1, 601)))
 
 
-def _an_iterator_and_its_position(w: World) -> Shared:
-    iterator = iter(w.strategy.experimental_distribute_dataset(Dataset.range(80).batch(4)))
-    start = iterator.state()
-    got: list[Any] = []
-
-    def found() -> int:
-        iterator.restore(start)
-        return sum(1 for _ in iterator)
-
-    return Shared([taken(iterator, got), often(iterator.state)], found, 20)
-
-
 # ---- files
 
 
@@ -228,34 +188,6 @@ def _a_checkpoint_manager(w: World) -> Shared:
     return Shared([often(manager.save, 2)] * THREADS, found, ["ckpt-5", "ckpt-6"])
 
 
-def _two_managers_in_one_folder(w: World) -> Shared:
-    calls = []
-    for name in "ab":
-        checkpoint = dl.train.Checkpoint(weights=w.weights)
-        manager = dl.train.CheckpointManager(checkpoint, w.folder, checkpoint_name=name)
-        calls.append(often(manager.save, 2))
-
-    def found() -> list[str]:
-        return sorted(path.name for path in w.folder.iterdir())
-
-    return Shared(calls, found, ["a-1", "a-2", "b-1", "b-2"])
-
-
-def _checkpoints_in_folders_of_their_own(w: World) -> Shared:
-    with w.strategy.scope():
-        numbered = [dl.Variable(float(n), name=f"v{n}") for n in range(THREADS)]
-
-    def saved(number: int) -> Call:
-        prefix = w.folder / f"{number}" / "ckpt"
-        return lambda: dl.train.Checkpoint(value=numbered[number]).save(prefix)
-
-    def found() -> list[float]:
-        paths = [w.folder / f"{number}" / "ckpt-1" for number in range(THREADS)]
-        return [float(dl.train.load_variable(path, "value")) for path in paths]
-
-    return Shared([saved(n) for n in range(THREADS)], found, [0.0, 1.0, 2.0])
-
-
 def _a_checkpoint_that_is_saved_and_restored(w: World) -> Shared:
     checkpoint = dl.train.Checkpoint(weights=w.weights)
     path = checkpoint.save(w.folder / "ckpt")
@@ -265,18 +197,6 @@ def _a_checkpoint_that_is_saved_and_restored(w: World) -> Shared:
         often(lambda: w.weights.assign([1.0, 2.0])),
     ]
     return Shared(calls, lambda: _copies(w.weights), [[1.0, 2.0]] * 4)
-
-
-def _an_exported_function(w: World) -> Shared:
-    double = dl.export(lambda x: 2 * x, jax.ShapeDtypeStruct((2,), jnp.float32))
-    path = w.folder / "double.dlx"
-
-    def found() -> object:
-        kept = sorted(file.name for file in w.folder.iterdir())
-        return kept, dl.load_exported(path)(jnp.ones(2)).tolist()
-
-    calls = [often(lambda: double.save(path), 5)] * 2
-    return Shared([*calls, often(lambda: double(jnp.ones(2)))], found, (["double.dlx"], [2.0, 2.0]))
 
 
 # ---- recordings
@@ -295,16 +215,6 @@ def _a_recording(w: World) -> Shared:
             return sorted(name for value in values for name in value)
 
     return Shared([log("a"), log("b"), log("a")], found, ["a"] * 2 * TIMES + ["b"] * TIMES)
-
-
-def _a_recording_that_is_closed(w: World) -> Shared:
-    recording = dl.record(w.folder / "run")
-
-    def found() -> object:
-        with dl.Run.open(w.folder / "run") as run:
-            return run.summary()["status"]
-
-    return Shared([recording.close] * THREADS, found, "finished")
 
 
 def _recordings_of_one_folder(w: World) -> Shared:
@@ -345,29 +255,7 @@ def _a_run_that_is_read_and_exported(w: World) -> Shared:
     return Shared(calls, found, ({TIMES}, True, 2))
 
 
-def _a_logger(w: World) -> Shared:
-    recording = dl.record(w.folder / "run", loggers=[dl.loggers.TensorBoard(w.folder / "tb")])
-
-    def found() -> int:
-        recording.close()
-        return len(list((w.folder / "tb").iterdir()))
-
-    calls = [often(partial(recording.log, n, loss=1.0)) for n in range(THREADS)]
-    return Shared(calls, found, 1)
-
-
 # ---- strategies, contexts, clusters
-
-
-def _a_scope(w: World) -> Shared:
-    scope = w.strategy.scope()
-    inside: list[bool] = []
-
-    def enter() -> None:
-        with scope:
-            inside.append(dl.get_strategy() is w.strategy)
-
-    return Shared([often(enter)] * THREADS, lambda: (len(inside), all(inside)), (60, True))
 
 
 def _strategies_with_collectives(_: World) -> Shared:
@@ -380,20 +268,6 @@ def _strategies_with_collectives(_: World) -> Shared:
     return Shared(
         [often(lambda: outcomes.append(sums()), 3)] * THREADS, lambda: outcomes, [4.0] * 9
     )
-
-
-def _a_server(_: World) -> Shared:
-    made: list[dl.Server] = []
-
-    def found() -> int:
-        for server in made:
-            server.stop()
-        return len(made)
-
-    def start() -> None:
-        made.append(dl.Server({"worker": ["shared-by-threads:1"]}))
-
-    return Shared([start] * THREADS, found, 1, refused=THREADS - 1)
 
 
 def _a_coordinator(_: World) -> Shared:
@@ -427,29 +301,18 @@ SHARED: Final[dict[str, Callable[[World], Shared]]] = {
     function.__name__.strip("_"): function
     for function in (
         _assignments,
-        _assignments_of_single_copies,
-        _scatters,
         _steps,
         _eager_steps,
-        _eager_steps_compiled_ones_and_assignments,
         _a_metric,
         _a_distributed_iterator,
         _an_iterator,
-        _an_iterator_and_its_position,
         _a_writer,
         _a_checkpoint_manager,
-        _two_managers_in_one_folder,
-        _checkpoints_in_folders_of_their_own,
         _a_checkpoint_that_is_saved_and_restored,
-        _an_exported_function,
         _a_recording,
-        _a_recording_that_is_closed,
         _recordings_of_one_folder,
         _a_run_that_is_read_and_exported,
-        _a_logger,
-        _a_scope,
         _strategies_with_collectives,
-        _a_server,
         _a_coordinator,
         _a_controlled_loop,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from distlab.coordinator import ClusterCoordinator
 from distlab.errors import ContextError
-from tests.misuse.table import has_remedy
+from tests.misuse.world import has_remedy
 from tests.patience import LIMIT_SECONDS
 from tests.strategies.parameter_servers import strategy_of
 

@@ -10,30 +10,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ValueShapeError, "an array or numbers", "'hello'", "JAX says")
-def a_variable_of_text(w: World) -> None:
-    with w.strategy.scope():
-        dl.Variable("hello")
-
-
-@misuse(errors.ValueShapeError, "too large to convert", "1099511627776", "an array or numbers")
-def a_number_that_does_not_fit(w: World) -> None:
-    with w.strategy.scope():
-        dl.Variable(2**40)
-
-
-@misuse(errors.ArgumentTypeError, "must be one of", "'MEAN'", "distlab.VariableAggregation")
-def an_aggregation_by_name(w: World) -> None:
-    with w.strategy.scope():
-        dl.Variable(1.0, aggregation="MEAN")  # type: ignore[arg-type]
-
-
-@misuse(errors.ArgumentTypeError, "must be True, False or None", "'weights'", "name=...")
-def a_name_in_the_place_of_trainable(w: World) -> None:
-    with w.strategy.scope():
-        dl.Variable(1.0, "weights")  # type: ignore[arg-type]
-
-
 @misuse(errors.ValueShapeError, "no meaning for a distributed", "NONE", "Use ON_WRITE")
 def no_synchronization_at_all(w: World) -> None:
     with w.strategy.scope():

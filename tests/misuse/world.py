@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import distlab as dl
+from distlab.errors import DistlabError
 from distlab.recording.recording import Recording
 
 REPLICAS = 4
@@ -131,3 +137,51 @@ def misuse(
         return program
 
     return add
+
+
+_REMEDY: Final = re.compile(
+    r"\b(Add|Assign|Call|Choose|Combine|Compare|Convert|Copy|Create|Divide|End|Enter|Export|Give|Keep|Leave|Let|"
+    r"List|Make|Name|Number|Open|Pad|Parse|Pass|Read|Record|Reduce|Remove|Reshape|Restore|Return|Run|"
+    r"Save|Serialize|Set|Start|Take|Unset|Use|Wait|Write|call|combine|leave|make|pass|put|use|"
+    r"write)\b"
+)
+"""Words that name a remedy."""
+
+
+def has_remedy(message: str) -> bool:
+    """Returns whether a message names a remedy."""
+    return bool(_REMEDY.search(message))
+
+
+def require_refusal(call: Callable[[], object], kind: type[DistlabError], words: str) -> None:
+    """Checks that a call raises an error of this kind that says these words and a remedy.
+
+    Args:
+      call: The call.
+      kind: The error's class.
+      words: A regular expression of what the message names.
+    """
+    with pytest.raises(kind, match=words) as refused:
+        call()
+    assert has_remedy(str(refused.value))
+
+
+def names(value: Any, message: str) -> bool:
+    """Returns whether a message shows a value, its type, or one of its elements."""
+    return any(re.search(rf"(?<!\w){re.escape(t)}", message) for t in _texts(value, depth=2))
+
+
+def _texts(value: Any, depth: int) -> list[str]:
+    found = [type(value).__name__, str(getattr(value, "dtype", ""))]
+    if isinstance(value, jax.core.Tracer):
+        found += ["traced", "transformed", "transformation"]
+    if isinstance(value, dl.PerReplica) and value.stacked.is_deleted():
+        found.append("deleted")
+    with contextlib.suppress(Exception):  # values whose repr raises, and very long numbers
+        found.append(repr(value)[:40])
+    if depth and isinstance(value, bytes | list | tuple | set | dict):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            found += _texts(part, depth - 1)
+    if isinstance(value, np.ndarray):
+        found += ["ndarray", *_texts(value.tolist(), depth)]
+    return [text for text in found if text]

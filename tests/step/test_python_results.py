@@ -17,7 +17,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import StructureError
-from tests.misuse.table import has_remedy
+from tests.misuse.world import has_remedy
 
 
 @dataclasses.dataclass
