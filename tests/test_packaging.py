@@ -15,8 +15,14 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = ("dashboard", "notebook", "keras", "flax", "checkpoint", "cluster", "loggers")
-FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "examples", "notebooks", "tests")
-FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml")
+FOLDERS = (
+    *(".ci", ".github", "binder", "dashboard", "distlab", "docs", "examples", "notebooks"),
+    "tests",
+)
+FILES = (
+    *(".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in"),
+    *("Makefile", "README.md", "SECURITY.md", "pyproject.toml"),
+)
 NOT_OURS = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
 
 
