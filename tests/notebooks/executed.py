@@ -1,8 +1,7 @@
-"""A stored notebook: whether it is fit to be kept, and what its cells give when it runs."""
+"""Notebooks, and what their cells give when they run."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 LIMIT_S = 240
-READABLE = re.compile(r"[a-z]{2,}\d*(-[a-z0-9]+)*")
 
 
 def path_of(name: str) -> Path:
@@ -78,22 +76,3 @@ def pictures(notebook: Any) -> list[Any]:
 def code_of(notebook: Any) -> str:
     """The source of all code cells."""
     return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-
-
-def check_stored(name: str) -> None:
-    """It is valid, has no outputs, its cells have names, and it ends with the reader's turn."""
-    notebook = read(name)
-    nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "python3"
-    names = [cell.id for cell in notebook.cells]
-    assert len(set(names)) == len(names)
-    assert [each for each in names if not READABLE.fullmatch(each)] == []
-    for each in notebook.cells:
-        assert set(each.metadata) <= {"tags"}, each.id
-    code = [each for each in notebook.cells if each.cell_type == "code"]
-    assert [each.id for each in code if each.outputs or each.execution_count is not None] == []
-    headings = re.findall(
-        r"^#+ .*", "\n".join(each.source for each in notebook.cells), re.MULTILINE
-    )
-    assert headings[0].startswith("# ")
-    assert headings[-1] == "## Your turn"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.executed import check_stored, execute, text_of
+from tests.notebooks.executed import execute, text_of
 
 NAME = "10_asynchronous_training"
 STEPS = 200
@@ -27,10 +27,6 @@ def numbers(notebook: Any, cell_id: str, words: str) -> list[float]:
     """The numbers in the words of a cell, such as `"(\\d+) updates"`."""
     (found,) = re.findall(words, text_of(notebook, cell_id))
     return [float(number) for number in ([found] if isinstance(found, str) else found)]
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_a_large_variable_is_divided_over_the_servers(executed: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Sharding
-from tests.notebooks.executed import check_stored, execute, pictures, read, text_of
+from tests.notebooks.executed import execute, pictures, read, text_of
 
 NAME = "06_distributed_input"
 TUTORIAL = """
@@ -44,10 +44,6 @@ def lists(line: str) -> list[Any]:
 def lines_of(notebook: Any, cell_id: str, pattern: str = "") -> list[str]:
     """What a cell printed, line by line; only lines in which the pattern is found."""
     return [line for line in text_of(notebook, cell_id).splitlines() if re.search(pattern, line)]
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_every_section_of_the_tutorial_is_there_in_order() -> None:

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 import distlab as dl
 from distlab.events import Sharding
-from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
+from tests.notebooks.executed import execute, html_of, pictures, text_of
 
 NAME = "02_how_a_batch_is_divided"
 EMPTY: list[int] = []
@@ -49,10 +49,6 @@ def steps_of(text: str) -> list[list[list[int]]]:
     lines = re.findall(r"^step \d+: (.*)$", text, re.MULTILINE)
     parts = [re.findall(r"\[[\d ]+\]|-", line) for line in lines]
     return [[[int(n) for n in re.findall(r"\d+", part)] for part in line] for line in parts]
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_each_replica_gets_what_the_rule_says(executed: Any) -> None:

@@ -12,7 +12,7 @@ from nbconvert import HTMLExporter
 
 import distlab as dl
 from distlab.events import Metric, Sharding
-from tests.notebooks.executed import check_stored, execute, path_of, pictures, text_of
+from tests.notebooks.executed import execute, path_of, pictures, text_of
 
 NAME = "01_first_steps"
 NOTEBOOK = path_of(NAME)
@@ -26,10 +26,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def executed(folder: Path) -> Any:
     return execute(NAME, folder)
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_it_learns(executed: Any) -> None:

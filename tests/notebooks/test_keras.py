@@ -10,7 +10,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Loop, Sharding
-from tests.notebooks.executed import check_stored, execute, text_of
+from tests.notebooks.executed import execute, text_of
 
 NAME = "12_keras_watched"
 
@@ -23,10 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def executed(folder: Path) -> Any:
     return execute(NAME, folder)
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_fit_learns_the_digits(executed: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Compile, Reduction
-from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
+from tests.notebooks.executed import execute, html_of, pictures, text_of
 
 NAME = "04_reductions"
 ALGORITHMS = ["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"]
@@ -41,10 +41,6 @@ def times_the_value(algorithm: str, replicas: int) -> tuple[int, float]:
         return 2 * (replicas - 1), 2 * (replicas - 1)
     rounds = 2 * (replicas - 1).bit_length()
     return rounds, rounds
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_reduce_combines_replicas_and_with_an_axis_examples(executed: Any) -> None:

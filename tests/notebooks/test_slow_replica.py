@@ -12,7 +12,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Capture, Compile, Sharding
-from tests.notebooks.executed import check_stored, execute, html_of, text_of
+from tests.notebooks.executed import execute, html_of, text_of
 
 NAME = "07_find_the_slow_replica"
 
@@ -44,10 +44,6 @@ def compilations(folder: Path, name: str) -> int:
             isinstance(event, Compile) and event.function == "step" and event.time_ns > begin
             for event in run.events("compile")
         )
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_the_command_names_the_replica_that_was_made_slow(executed: Any, folder: Path) -> None:

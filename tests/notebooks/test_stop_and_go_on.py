@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.executed import check_stored, execute, text_of
+from tests.notebooks.executed import execute, text_of
 
 NAME = "13_stop_and_go_on"
 
@@ -15,10 +15,6 @@ NAME = "13_stop_and_go_on"
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return execute(NAME, tmp_path_factory.mktemp("stopped"))
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_the_backup_is_that_of_the_last_tenth_step(executed: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Metric, Sharding
-from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
+from tests.notebooks.executed import execute, html_of, pictures, text_of
 
 NAME = "08_character_transformer"
 STEPS = 300
@@ -44,10 +44,6 @@ def text() -> str:
 def losses(folder: Path) -> list[float]:
     with dl.Run.open(folder / "runs" / "transformer") as run:
         return [event.values["loss"] for event in run.events("metric") if isinstance(event, Metric)]
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_it_reads_the_standard_library(executed: Any, text: str) -> None:

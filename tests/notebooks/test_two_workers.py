@@ -32,10 +32,6 @@ def told(notebook: Any, cell_id: str) -> list[str]:
     return sorted(line for line in lines if line.startswith("[worker-") and "[Gloo]" not in line)
 
 
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
-
-
 def test_both_workers_have_their_own_replicas_and_one_sum(executed: Any) -> None:
     assert told(executed, "own") == [
         "[worker-0] own replicas: [0, 1] sum over all: 6",

@@ -12,7 +12,7 @@ import pytest
 import distlab as dl
 from distlab.events import Copy, Placement
 from distlab.text.bytes import bytes_text
-from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
+from tests.notebooks.executed import execute, html_of, pictures, text_of
 
 NAME = "03_where_variables_live"
 MATRIX = 256 * 256 * 4
@@ -39,10 +39,6 @@ def rows_in(html: str) -> list[list[str]]:
     """The texts of a table's rows, without its headings."""
     rows = re.findall(r"<tr>(.*?)</tr>", html)
     return [row for row in (re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows) if row]
-
-
-def test_it_is_stored_without_outputs() -> None:
-    check_stored(NAME)
 
 
 def test_a_mirrored_variable_has_memory_of_its_own_on_each_device(executed: Any) -> None:

@@ -1,0 +1,32 @@
+"""Notebooks as they are stored."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+
+from tests.notebooks.executed import FOLDER, read
+
+NAME = re.compile(r"[a-z]{2,}\d*(-[a-z0-9]+)*")
+
+
+def test_notebooks_are_stored_without_outputs() -> None:
+    """They are valid, name their cells, and end with the reader's turn."""
+    paths = sorted(FOLDER.glob("*.ipynb"))
+    assert len(paths) > 10
+    for path in paths:
+        notebook = read(path.stem)
+        nbformat.validate(notebook)
+        assert notebook.metadata.kernelspec.name == "python3", path.name
+        names = [cell.id for cell in notebook.cells]
+        assert len(set(names)) == len(names), path.name
+        assert [name for name in names if not NAME.fullmatch(name)] == [], path.name
+        for cell in notebook.cells:
+            assert set(cell.metadata) <= {"tags"}, f"{path.name}: {cell.id}"
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert not any(cell.outputs or cell.execution_count for cell in code), path.name
+        text = "\n".join(cell.source for cell in notebook.cells)
+        headings = re.findall(r"^#+ .*", text, re.MULTILINE)
+        assert headings[0].startswith("# "), path.name
+        assert headings[-1] == "## Your turn", path.name
