@@ -58,7 +58,7 @@ bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
 bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs are read
 	@$(BIN)/python -m tests.bench.recording $(ARGS)
 
-bench-shares: $(DEV)  ## Compare the told share of a slow replica with the clock (2 minutes)
+bench-shares: $(DEV)  ## Compare the advised share of a slow replica with the clock (2 minutes)
 	@$(BIN)/python -m tests.bench.shares $(ARGS)
 
 bench-records: $(DEV)  ## Measure how fast records and examples are read

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; `make docs` runs it."""
+"""Sphinx' configuration; `make docs` runs it."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ UNITS = 64
 def examples(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the numbers of three words for each example, and whether "avenger" is one."""
     draw = random.Random(seed)  # noqa: S311 - no secret
-    words = [draw.sample(VOCABULARY, 3) for _ in range(count)]
-    features = [[VOCABULARY.index(word) for word in each] for each in words]
-    labels = [["avenger" in each] for each in words]
+    reviews = [draw.sample(VOCABULARY, 3) for _ in range(count)]
+    features = [[VOCABULARY.index(word) for word in each] for each in reviews]
+    labels = [["avenger" in each] for each in reviews]
     return np.array(features, np.int32), np.array(labels, np.int32)
 
 

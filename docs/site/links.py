@@ -13,7 +13,9 @@ from sphinx.util.nodes import find_pending_xref_condition, make_refnode
 
 _HOMES = ("distlab", "distlab.data", "distlab.errors", "distlab.events", "distlab.experimental")
 _CODE = re.compile(r"(?:dl|distlab|distlab_dashboard)\.[\w.]+")
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:LICENSE|notebooks|examples[^)]*|\.\./binder)\)")
+_OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\((?:LICENSE|CONTRIBUTING\.md|notebooks|examples[^)]*|\.\./binder)\)"
+)
 
 
 class PublicNames(SphinxPostTransform):
