@@ -6,11 +6,11 @@ compiled itself, the garbage collector. It is the bottleneck when it takes 60 % 
 and 2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
 whose devices are the bottleneck also waits where it reads a result, and then one is.
 
-In a loop of less than a second some pauses are most of the time. There it must be 50 % and 4 ms in
-three quarters of the steps, and the looks at the program's stack must have found half of it.
+In a loop of less than a second some pauses are most of the time: there the samples of the program's
+stack must have found half of it in the program's lines.
 
-The line is the innermost one that takes half of that time, as far as the looks at the program's
-stack tell. A line that leads to a call of `run` is none: it takes all of the loop's time.
+The line is the innermost one that takes half of that time in the samples. A line that leads to a
+call of `run` is none: it takes all of the loop's time.
 """
 
 from __future__ import annotations
@@ -34,18 +34,12 @@ _IN_FLIGHT: Final = 0.5
 _LEAST_NS: Final = 2_000_000
 _FEWEST_STEPS: Final = 20
 _FEWEST_WATCHED: Final = 8
-_WELL_KNOWN: Final = 0.5
-"""The most by which a step's watched duration may be too long, as a share of it."""
-
+_HALF: Final = 0.5
 _LONG_NS: Final = 1_000_000_000
 _SHORTEST_NS: Final = 200_000_000
-_SHARE_OF_A_STEP: Final = 0.5
-_LEAST_IN_SHORT_NS: Final = 4_000_000
-_QUARTER: Final = 25
+_LEAST_SEEN_NS: Final = 100_000_000
 _ACCOUNTED_NS: Final = 1_000_000_000
 """The recorder accounts for its cost so often."""
-_OF_OWN: Final = 0.5
-_LEAST_SEEN_NS: Final = 100_000_000
 _INSIDE: Final = " > "
 _FIND: Final = "Find the lines with a profiler (python -m cProfile)."
 _REMEDY: Final = (
@@ -75,7 +69,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     own_times = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
     gaps = [stop - start for start, stop in own_times]
     length = sum(stop - start for start, stop in _gaps(columns["pauses"], begin, end))
-    if length < _SHORTEST_NS or in_flight is None or in_flight.share >= _IN_FLIGHT:
+    if length < _SHORTEST_NS or in_flight is None or in_flight >= _IN_FLIGHT:
         return []
     # The calls of `log` are the recording's cost, and have no times of their own.
     own, longest = max(0, sum(gaps) - _logging(columns, begin, length)), max(gaps, default=0)
@@ -84,7 +78,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     # Values that the program makes for each replica must get to their devices: part of neither.
     if usual < _SHARE * (length - longest - _placing(columns)) or usual < _LEAST_NS * len(called):
         return []
-    if length < _LONG_NS and not (_in_most_steps(columns, own_times) and _is_seen(columns, own)):
+    seen = sum(columns["own_python"].values())
+    if length < _LONG_NS and seen < _HALF * own:
         return []
     share, each = own / length, own / len(called)
     line = _busiest_line(columns)
@@ -94,9 +89,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             CAUSE,
             "loop",
             f"{percent_text(share)} of the loop's time, {ms_text(each)} a step, passes in the "
-            f"program's own Python{where}; a step is in flight {in_flight} of it.",
+            f"program's own Python{where}; a step is in flight "
+            f"{percent_text(in_flight)} of it.",
             _COMPILING if line.compiles else _REMEDY if line.source else f"{_FIND} {_REMEDY}",
-            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight.share}
+            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight}
             | ({"line_share": line.share} if line.source else {}),
             page="steps",
             share=share,
@@ -128,7 +124,7 @@ def _busiest_line(columns: EvidenceColumns) -> _Line:
             spent[place] += ns
     total = sum(columns["own_python"].values())
     leading = {place for call in columns["run_calls"] for place in _places(call)}
-    most = [place for place, ns in spent.items() if ns >= _OF_OWN * total and place not in leading]
+    most = [place for place, ns in spent.items() if ns >= _HALF * total and place not in leading]
     if total < _LEAST_SEEN_NS or not most:
         return _Line("", 0.0, compiles=False)
     innermost = max(most, key=len)
@@ -161,51 +157,11 @@ def _logging(columns: EvidenceColumns, begin: int, length: int) -> int:
     return int(costs["log_ns"][inside].sum()) * length // max(accounted, 1)
 
 
-def _in_most_steps(columns: EvidenceColumns, own_times: list[tuple[int, int]]) -> bool:
-    """Whether the program's own Python takes most of the time in three quarters of the steps."""
-    called = columns["steps"]["time_ns"]
-    called = called[called >= loop_begin(columns)]
-    if len(called) < 2:
-        return False
-    # Of the time up to each call, by the gaps before it and the part of the one it is in.
-    begins, ends = np.array(own_times or [(0, 0)]).T
-    until = np.concatenate([[0], np.cumsum(ends - begins)])
-    place = np.searchsorted(begins, called)
-    over = np.where(place > 0, np.maximum(ends[place - 1] - called, 0), 0)
-    own = np.diff(until[place] - over)
-    share = own / np.maximum(np.diff(called), 1)
-    return bool(
-        np.percentile(own, _QUARTER) >= _LEAST_IN_SHORT_NS
-        and np.percentile(share, _QUARTER) >= _SHARE_OF_A_STEP
-    )
-
-
-def _is_seen(columns: EvidenceColumns, own: int) -> bool:
-    """Whether the looks at the program's stack found half of its own time in its lines."""
-    return sum(columns["own_python"].values()) >= _OF_OWN * own
-
-
-class _InFlight(NamedTuple):
-    """How much of the time a step is in flight.
-
-    Attributes:
-      share: The share of the time.
-      at_most: Whether it may be less.
-    """
-
-    share: float
-    at_most: bool
-
-    def __str__(self) -> str:
-        return f"{'at most ' * self.at_most}{percent_text(self.share)}"
-
-
-def _in_flight(columns: EvidenceColumns) -> _InFlight | None:
+def _in_flight(columns: EvidenceColumns) -> float | None:
     """Returns the share of the time with a step in flight; None where too few were watched.
 
     A step's end is seen late where Python keeps its lock, as the garbage collector does, or where
     the machine is busy. It is in flight until it was last seen so, or as long as it usually is.
-    Where too few ends are known well enough, it is in flight at most until it was seen done.
     """
     steps, ready = columns["steps"], columns["ready"]
     seen = {
@@ -221,35 +177,30 @@ def _in_flight(columns: EvidenceColumns) -> _InFlight | None:
         )
         if step in seen
     ]
-    usual = _usual_duration(columns, [(end - called, late) for called, _, end, late in calls])
     # As of the loop's own time, the longest pause is left out.
     calls = sorted(calls, key=lambda one: one[1] - one[0])[:-1]
-    ends = [
-        (called, following, max(end - late, min(end, called + (usual or 0))))
-        for called, following, end, late in calls
-        if usual is not None or late <= _WELL_KNOWN * (end - called)
-    ]
-    at_most = len(ends) < _FEWEST_WATCHED
-    if at_most:
-        ends = [(called, following, end) for called, following, end, _ in calls]
-    watched = sum(following - called for called, following, _ in ends)
-    worked = sum(max(0, min(end, following) - called) for called, following, end in ends)
-    if len(ends) < _FEWEST_WATCHED or watched <= 0:
+    usual = _usual_duration(columns)
+    watched = sum(following - called for called, following, *_ in calls)
+    if len(calls) < _FEWEST_WATCHED or watched <= 0:
         return None
-    return _InFlight(worked / watched, at_most)
+    worked = 0
+    for called, following, end, late in calls:
+        known = end if usual is None else max(end - late, min(end, called + usual))
+        worked += max(0, min(known, following) - called)
+    return worked / watched
 
 
-def _usual_duration(columns: EvidenceColumns, watched: list[tuple[int, int]]) -> int | None:
-    """Returns how long a step occupies its devices; None where that is not known."""
-    profiled = [
-        max(map(sum, zip(one.compute_ns, one.waiting_ns, one.copy_ns, strict=True))) // one.steps
-        for one in columns["captures"]
-        if one.steps and one.compute_ns
-    ]
-    if profiled:
-        return max(profiled)
-    known = [duration for duration, late in watched if late <= _WELL_KNOWN * duration]
-    return int(np.median(known)) if len(known) >= _FEWEST_WATCHED else None
+def _usual_duration(columns: EvidenceColumns) -> int | None:
+    """Returns how long a step occupies its devices in the profiles; None without any."""
+    return max(
+        (
+            max(map(sum, zip(one.compute_ns, one.waiting_ns, one.copy_ns, strict=True)))
+            // one.steps
+            for one in columns["captures"]
+            if one.steps and one.compute_ns
+        ),
+        default=None,
+    )
 
 
 def _in_distlab(columns: EvidenceColumns) -> list[tuple[int, int]]:

@@ -5,8 +5,8 @@ something between the steps that the others' do not, calls each step later than 
 wait for it in the step's first collective. Workers run ahead of their devices by some steps, and a
 late call costs nothing while its devices still compute. So what counts is the time from when all
 devices have finished a step until the worker calls the next one, without what may be an error of
-the clocks. A worker whose devices compute 1.5 times as long as those of the others is slow, too,
-though it calls its steps in time.
+the clocks, in a quarter of each step. A worker whose devices compute 1.5 times as long as those of
+the others in the profiles is slow, too, though it calls its steps in time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,11 @@ CAUSE: Final = "slow_worker"
 INPUT: Final = "slow_worker_input"
 
 _LEAST_STEPS: Final = 20
-_LEAST_LATE_MS: Final = 2.0
 _LEAST_IDLE: Final = 0.25
-"""The share of a step in which finished devices wait for the worker's call."""
+"""The share of a step in which finished devices wait for the worker's call, or for its batches."""
 
-_OTHERS_LATE: Final = 0.5
-_WAITS: Final = 0.33
-_OTHERS_WAIT: Final = 0.5
 _LONGER: Final = 1.5
 _LEAST_SHARE: Final = 0.1
-_SHORTEST_PROFILE_NS: Final = 20_000_000
 
 _REMEDY: Final = (
     "Find what its program or its machine does besides, such as work of the chief alone or other "
@@ -64,17 +59,16 @@ def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
     slow = int(np.nanargmax(late))
     others = [number for number in range(len(late)) if number != slow]
     step_ms = workers["step_ms"][slow]
-    behind = float(late[slow] - np.nanmax(late[others])) - max(workers["error_ms"])
-    if behind < _LEAST_LATE_MS or behind < _OTHERS_LATE * late[slow]:
-        return []
-    lost = float(idle[slow] - np.nanmax(idle[others])) - max(workers["error_ms"])
-    if not lost >= max(_LEAST_IDLE * step_ms, _LEAST_LATE_MS):  # NaN where it is not known
+    error_ms = max(workers["error_ms"])
+    behind = float(late[slow] - np.nanmax(late[others])) - error_ms
+    lost = float(idle[slow] - np.nanmax(idle[others])) - error_ms
+    if not min(behind, lost) >= _LEAST_IDLE * step_ms:  # NaN where it is not known
         return []
     name, waits = workers["name"][slow], np.array(workers["wait_share"])
     evidence = {"late_ms": behind, "step_ms": step_ms, "idle_ms": lost}
     typical = float(np.nanmedian(waits[others])) if not np.isnan(waits[others]).all() else 0.0
     wait = float(waits[slow])
-    is_input = wait >= _WAITS and typical <= _OTHERS_WAIT * wait
+    is_input = wait - typical >= _LEAST_IDLE
     called = (
         f"calls each step {ms_text(1e6 * behind)} after the other workers. A step takes "
         f"{ms_text(1e6 * step_ms)}, of which all devices wait {ms_text(1e6 * lost)} for its call."
@@ -110,9 +104,7 @@ def _computing(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]
     slow = int(compute.argmax())
     others = float(np.median(np.delete(compute, slow)))
     excess = float(compute[slow]) - others
-    if whole < _SHORTEST_PROFILE_NS or compute[slow] < _LONGER * others:
-        return []
-    if excess < _LEAST_SHARE * whole:
+    if compute[slow] < _LONGER * others or excess < _LEAST_SHARE * whole:
         return []
     name = workers["name"][slow]
     return [

@@ -482,8 +482,6 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
       ready_ns: Monotonic time at which each replica's result was ready, in
         replica order; 0 where it is not known.
       resolution_ns: The largest delay of these times.
-      estimated: True for a step between two watched windows: the call of a later step saw it
-        done, and the usual duration places the end before that.
     """
 
     MOMENTS = ("time_ns", "ready_ns")
@@ -491,7 +489,6 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
     strategy: int
     ready_ns: list[int]
     resolution_ns: int
-    estimated: bool = False
 
 
 class OwnPython(Event, frozen=True, kw_only=True, tag="own_python"):
@@ -502,9 +499,9 @@ class OwnPython(Event, frozen=True, kw_only=True, tag="own_python"):
 
     Attributes:
       start_ns: Monotonic time at which the period begins.
-      stacks: Stacks to nanoseconds, estimated from looks of the thread that watches the
+      stacks: Stacks to nanoseconds, estimated from samples by the thread that watches the
         devices. The 20 longest.
-      calls: The stacks at which `run` was called meanwhile, some of them.
+      calls: The stacks at which `run` is called, some of them.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -604,12 +601,10 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
       first_step: Number of the step at which it began, -1 where it is not known. The
         processes of a run begin the recorder's captures at the same step.
       work_ns: The work of one step on each device: how often it ran each operation, times the
-        lower quartile of the operation's durations on all devices, in nanoseconds. Devices that
-        share cores are compared by it. Empty where it is not known.
-      work_steps: From how many whole steps `work_ns` is known.
-      usual_ns: What one step usually takes on each device, in nanoseconds: how often it ran each
-        operation, times the operation's median duration there, and what else it ran. Empty where
-        it is not known.
+        lower quartile of the operation's durations on all devices, or its shortest on this one
+        where that is longer, in nanoseconds. Devices that share cores are compared by it. Empty
+        where it is not known.
+      work_steps: The whole steps from which `work_ns` is known.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -629,7 +624,6 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     first_step: int = -1
     work_ns: list[int] = []
     work_steps: int = 0
-    usual_ns: list[int] = []
 
 
 class Advice(Event, frozen=True, kw_only=True, tag="advice"):

@@ -31,7 +31,6 @@ class ReadyTable(TypedDict):
     strategy: Ints
     ready_ns: list[list[int]]
     resolution_ns: Ints
-    estimated: list[bool]
 
 
 class ShardingTable(TypedDict):
@@ -113,7 +112,6 @@ def ready_table(events: Sequence[StepReady]) -> ReadyTable:
         "strategy": _ints([event.strategy for event in events]),
         "ready_ns": [event.ready_ns for event in events],
         "resolution_ns": _ints([event.resolution_ns for event in events]),
-        "estimated": [event.estimated for event in events],
     }
 
 

@@ -182,7 +182,7 @@ class Workers:
             self._ready.pop(step, None)
 
     def _finished(self, event: StepReady) -> None:
-        if event.step in self._calls and not event.estimated:
+        if event.step in self._calls:
             self._ready[event.step] = max([*event.ready_ns, self._ready.get(event.step, 0)])
 
     def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:

@@ -16,7 +16,6 @@ import jax
 
 from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
-from distlab.profiling.glances import Glance, Glances
 from distlab.profiling.watched_step import WatchedStep
 
 _LOOK_AFTER: Final = 0.92
@@ -24,9 +23,6 @@ _LOOK_AFTER: Final = 0.92
 
 _LOOKS_IN_A_STEP: Final = 7
 """The most polls in the usual duration of a step."""
-
-_STEPS_AVERAGED: Final = 16
-"""The watched steps of which the duration between windows is a running mean."""
 
 _LONGER_THAN_PROFILED: Final = 1.25
 """How many times as long as in a profile a step may usually take. Profiled steps take longer than
@@ -56,7 +52,6 @@ class StrategyActivity:
         self._in_flight: deque[WatchedStep] = deque()
         self._spans: list[list[tuple[int, int]]] = [[] for _ in self.devices]
         self._typical_ns: list[float | None] = [None] * len(self.devices)
-        self._mean_ns = [0.0] * len(self.devices)
         self._service_ns: list[float] | None = None
         self._dispatched_ns = 0
         self._interval_ns = 0.0
@@ -115,24 +110,6 @@ class StrategyActivity:
         least = max(usual / _LOOKS_IN_A_STEP, -left / 2)
         return round(now_ns + max(_LOOK_AFTER * left, least))
 
-    def pass_gap(self, glances: Glances, now_ns: int) -> list[StepReady] | None:
-        """Takes over the steps that were dispatched between two windows."""
-        self._stepped = True
-        known = glances.whole and all(self._mean_ns)
-        slowest = max(range(len(self._mean_ns)), key=self._mean_ns.__getitem__, default=0)
-        done = []
-        for glance in glances.steps:
-            result = glance.result
-            if result is not None and not glance.finish(now_ns):
-                self._in_flight.append(
-                    WatchedStep(glance.step, glance.start_ns, result, len(self.devices))
-                )
-            elif known:
-                ready_ns = self._note_glance(glance, slowest)
-                if not glance.donated:
-                    done.append(_estimate(self._strategy, glance, ready_ns, now_ns))
-        return done if known else None
-
     def poll(self, now_ns: int) -> list[StepReady]:
         """Polls the devices."""
         done = []
@@ -167,14 +144,11 @@ class StrategyActivity:
         self._stepped = False
         return busy
 
-    def forget(self) -> bool:
-        """Stops watching steps, and releases their results; returns whether all were done."""
-        done = not self._in_flight
+    def forget(self) -> None:
+        """Stops watching steps, and releases their results."""
         self._in_flight.clear()
-        if not done:
-            for spans in self._spans:
-                spans.clear()
-        return done
+        for spans in self._spans:
+            spans.clear()
 
     def _note_spans(self, step: WatchedStep) -> None:
         """Notes when the devices were busy with a watched step, and learns how long."""
@@ -185,27 +159,6 @@ class StrategyActivity:
             took = ended - began
             if not step.donated:
                 self._typical_ns[device] = took if typical is None else (typical + took) / 2
-                mean = self._mean_ns[device] or took
-                self._mean_ns[device] = mean + (took - mean) / _STEPS_AVERAGED
-
-    def _note_glance(self, glance: Glance, slowest: int) -> list[int]:
-        """Notes when the devices were busy with a step of a gap; returns the ends.
-
-        Some device was not done with it when it was last seen: the slowest one. Of the
-        others, that is not known.
-        """
-        return [
-            self._note_span(
-                device,
-                (
-                    glance.start_ns,
-                    glance.unready_ns if device == slowest else glance.start_ns,
-                    glance.ready_ns,
-                ),
-                mean,
-            )[1]
-            for device, mean in enumerate(self._mean_ns)
-        ]
 
     def _note_span(
         self, device: int, seen: tuple[int, int, int], usual: float | None
@@ -256,15 +209,4 @@ def _event(strategy: int, step: WatchedStep, now_ns: int) -> StepReady:
         strategy=strategy,
         ready_ns=list(step.ready_ns),
         resolution_ns=max(late),
-    )
-
-
-def _estimate(strategy: int, glance: Glance, ready_ns: list[int], now_ns: int) -> StepReady:
-    return StepReady(
-        time_ns=now_ns,
-        step=glance.step,
-        strategy=strategy,
-        ready_ns=ready_ns,
-        resolution_ns=glance.ready_ns - glance.unready_ns,
-        estimated=True,
     )

@@ -226,7 +226,6 @@ class _Running:
             cost_ns=cost_ns,
             first_step=self._first_step,
             work_ns=work.step_ns,
-            usual_ns=work.usual_ns,
             work_steps=work.steps,
         )
 

@@ -1,16 +1,15 @@
-"""Which lines of the program run while its devices have nothing to do.
+"""Sampling of the program's own lines while its devices have nothing to do.
 
-The watcher's thread looks now and then at the stack of the thread that calls `run`, when no step
-is in flight. A look takes some microseconds, and none is taken while devices work.
+The watcher's thread reads the stack of the thread that calls `run` now and then, when no step is
+in flight. A sample takes some microseconds, and none is taken while devices work.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -24,7 +23,7 @@ _DEEPEST: Final = 12
 
 _MOST_STACKS: Final = 20
 _MOST_OF_ONE_NS: Final = 50_000_000
-"""The most time that one look stands for, where the one before found nothing of the program: most
+"""The most time that one sample stands for, where the one before found nothing of the program: most
 of a longer time may have passed in distlab's calls, of which some keep Python's lock."""
 
 _REPORT_NS: Final = 1_000_000_000
@@ -32,31 +31,32 @@ _DISTLAB: Final = Path(__file__).parents[1]
 
 
 class OwnLines:
-    """Adds up the time of each stack of the program's own Python.
+    """The time of each stack of the program's own Python.
 
     Args:
       emit: Receives the `OwnPython` events.
+
+    Attributes:
+      thread: Identity of the thread that calls `run`, 0 before its first call.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
+        self.thread = 0
         self._emit = emit
-        self._thread = 0
-        self._calls: set[str] = set()
+        self._calls: dict[str, None] = {}
         self._spent: Counter[str] = Counter()
         self._seen: str | None = None
         self._seen_ns = 0
         self._reported_ns = 0
 
-    def note_call(self, now_ns: int) -> None:
-        """Notes which lines call `run`; their thread calls this."""
-        self._thread = threading.get_ident()
-        self._reported_ns = self._reported_ns or now_ns
-        if len(self._calls) < _MOST_STACKS:
-            self._calls.add(" > ".join(_lines(_callers(sys._getframe(1)))))
+    def note_call(self) -> None:
+        """Notes the lines that call `run`, when a program was compiled in their thread."""
+        self._add_call(_lines(_callers(sys._getframe(1))))
 
     def look(self, now_ns: int, *, idle: bool) -> None:
-        """Looks where the thread is."""
-        stack = own_stack(frames_of(self._thread)) if idle and self._thread else None
+        """Takes a sample."""
+        self._reported_ns = self._reported_ns or now_ns
+        stack = self._sample() if idle and self.thread else None
         half = (now_ns - self._seen_ns) // 2 if self._seen_ns else 0
         if (self._seen is None) != (stack is None):
             half = min(half, _MOST_OF_ONE_NS)
@@ -66,7 +66,7 @@ class OwnLines:
         self._seen, self._seen_ns = stack, now_ns
 
     def report(self, now_ns: int, *, whole: bool = False) -> None:
-        """Emits what was seen, once a second."""
+        """Emits what was found, once a second."""
         if not self._spent or not (whole or now_ns - self._reported_ns >= _REPORT_NS):
             return
         self._emit(
@@ -78,24 +78,31 @@ class OwnLines:
             )
         )
         self._spent.clear()
-        self._calls.clear()
         self._reported_ns = now_ns
 
+    def _sample(self) -> str | None:
+        """Returns the program's lines, None in distlab's calls; notes those that call `run`."""
+        frames = frames_of(self.thread)
+        compiles = False
+        for depth, frame in enumerate(frames):
+            part = part_of(frame)
+            if part == "distlab":
+                if any(one.f_code.co_name == "run" and part_of(one) == part for one in frames):
+                    self._add_call(_lines(frames[depth:]))
+                return None
+            if part == "user":
+                lines = _lines(frames[depth:])
+                if lines and compiles:
+                    lines.append(OwnPython.COMPILES)
+                return " > ".join(lines) or None
+            compiles = compiles or part == "compiler"
+        return None
 
-def own_stack(frames: Sequence[FrameType]) -> str | None:
-    """Returns the lines of the program that a thread is at; None in distlab's calls."""
-    compiles = False
-    for depth, frame in enumerate(frames):
-        part = part_of(frame)
-        if part == "distlab":
-            return None
-        if part == "user":
-            lines = _lines(frames[depth:])
-            if lines and compiles:
-                lines.append(OwnPython.COMPILES)
-            return " > ".join(lines) or None
-        compiles = compiles or part == "compiler"
-    return None
+    def _add_call(self, lines: list[str]) -> None:
+        if lines:
+            self._calls.setdefault(" > ".join(lines))
+        if len(self._calls) > _MOST_STACKS:
+            del self._calls[next(iter(self._calls))]
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -2,8 +2,9 @@
 
 Ready times can't identify the device that makes the others wait inside of a
 collective, since all devices leave it together. A profile of three steps can. It is
-taken early in the run and repeated so seldom that it costs a hundredth of the time;
-some come early, where they are needed (`looking_again`).
+taken early in the run and repeated so seldom that captures cost a hundredth of the time. Up to
+three more come at once where a replica seems slow or the steps have become slower; the share is
+paid back later.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final, Protocol
 
 import jax
+import numpy as np
 
 from distlab.errors import CaptureError
 from distlab.events import Capture
 from distlab.profiling.capture import Capturer
 from distlab.profiling.helper_thread import HelperThread
-from distlab.profiling.looking_again import LookingAgain
 
 STEPS: Final = 3
 """Steps in a capture."""
@@ -29,6 +30,21 @@ _STEPS_BEFORE: Final = 6
 
 _STEPS_EARLY: Final = 4
 """Steps before the agreed one at which a process begins its profile."""
+
+_SHARE: Final = 0.01
+"""The share of the time that captures may take."""
+
+_SHORTEST_SECONDS: Final = 1.0
+_EARLY_SECONDS: Final = 0.5
+_MOST_EARLY: Final = 3
+"""Captures in a row that come early; one more would hold nothing new."""
+
+_SLOW: Final = 1.4
+_SLOWER: Final = 0.75
+"""The rate of the steps, as a share of the highest one since the last capture, that is slower."""
+
+_RATE_SECONDS: Final = 0.8
+"""The time over which the rate of the steps counts."""
 
 _NEAR_SECONDS: Final = 0.005
 _POLL_SECONDS: Final = 0.05
@@ -44,6 +60,52 @@ class AgreedSteps(Protocol):
 
     def next(self, now: int) -> int | None:
         """Returns the step of the next capture, None while there is none to be taken."""
+
+
+class Schedule:
+    """The times of captures: a small share of the time, and some early ones."""
+
+    def __init__(self) -> None:
+        self._taken_s = self._due_s = 0.0
+        self._early = 0
+        self._slow: int | None = None
+        self._since: tuple[float, int] | None = None
+        self._rate = self._highest = 0.0
+
+    def taken(self, now_s: float, cost_s: float, capture: Capture | None) -> None:
+        """Notes a capture, None for one that failed."""
+        early = now_s < self._due_s
+        self._early = self._early + 1 if early else 0
+        rest = max(cost_s / _SHARE, _SHORTEST_SECONDS)
+        self._due_s = (self._due_s if early else now_s) + rest
+        self._taken_s, self._since = now_s, None
+        self._highest = self._rate = 0.0
+        slow = None if capture is None else slowest(capture)
+        # Another replica than before was slow by chance.
+        self._slow = slow if not early or slow == self._slow else None
+
+    def is_due(self, now_s: float, step: int) -> bool:
+        """Returns whether to take a capture now; to be asked several times a second."""
+        if self._since is None:
+            self._since = now_s, step
+        since_s, first = self._since
+        if now_s - since_s >= _RATE_SECONDS:
+            self._rate = (step - first) / (now_s - since_s)
+            self._highest = max(self._highest, self._rate)
+            self._since = now_s, step
+        if now_s >= self._due_s:
+            return True
+        if self._early >= _MOST_EARLY or now_s < self._taken_s + _EARLY_SECONDS:
+            return False
+        return self._slow is not None or 0 < self._rate < _SLOWER * self._highest
+
+
+def slowest(capture: Capture) -> int | None:
+    """Returns the replica with far more work than the others, if any."""
+    work = np.array(capture.work_ns or [0])
+    slow = int(work.argmax())
+    others = np.delete(work, slow)
+    return slow if len(others) and work[slow] >= _SLOW * np.median(others) else None
 
 
 class Prober:
@@ -80,7 +142,7 @@ class Prober:
     def _work(self) -> None:
         rest = _POLL_SECONDS
         before = self._last_step()
-        times = LookingAgain()
+        times = Schedule()
         while True:
             self._thread.rest(rest)
             if self._thread.stopping:
@@ -103,7 +165,7 @@ class Prober:
             self._rest_until_due(times, early=alone)
             rest, before = _POLL_SECONDS, self._last_step()
 
-    def _rest_until_due(self, times: LookingAgain, *, early: bool) -> None:
+    def _rest_until_due(self, times: Schedule, *, early: bool) -> None:
         """Waits until the next capture is due."""
         while not self._thread.stopping:
             if times.is_due(time.monotonic(), self._last_step() if early else 0):

@@ -1,14 +1,11 @@
-"""How much a step computes on each device, whatever else the cores do meanwhile.
+"""The work of a step on each device, whatever else the cores do meanwhile.
 
-CPU devices share the machine's cores, so the time for which one computes depends on what the others
-do, and on other programs: a replica with twice the work seems to compute 1.2 to 1.5 times as long.
-A profile also tells how often each device ran each operation of the program. That number times the
-lower quartile of the operation's durations on all devices is the device's work, which is equal for
-equal replicas. Other programs only make an operation longer, and one that a single device runs, as
-in a branch of `lax.cond`, may have run twice in a profile, once without its core.
-With the operation's median duration on the device itself it is what a step usually takes there: an
-operation that lost its core once does not count, one that waits for a callback each time does.
-In a ragged step the devices run programs of their own, whose operations count as they last there.
+CPU devices share the machine's cores: the time for which one computes depends on what the others
+do, and on other programs. A profile also holds how often each device ran each operation of the
+program. That number times the operation's usual duration is the device's work, equal for equal
+replicas. The usual duration is the lower quartile on all devices, as other programs only make an
+operation longer; or the shortest on the device itself where that is longer, as of an operation that
+waits for a callback there. In a ragged step the devices run programs of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +23,10 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _FEWEST_TIMES: Final = 2
-"""How often an operation runs at least to tell a whole step."""
+"""The fewest runs of an operation that bounds a whole step."""
+
+_FEWEST_OWN: Final = 3
+"""The fewest runs of an operation whose shortest is not one that lost its core."""
 
 COLLECTIVE: Final = re.compile(
     r"psum|pmean|pmax|pmin|ppermute|pbroadcast|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all"
@@ -41,7 +41,7 @@ class Program(NamedTuple):
 
     Attributes:
       name: That of its function.
-      number: Tells it from others of that name: those of a ragged step, or of other shapes.
+      number: Its number among those of that name: of a ragged step, or of other shapes.
     """
 
     name: str
@@ -53,17 +53,14 @@ class StepWork(NamedTuple):
 
     Attributes:
       step_ns: The work of one step on each device, in nanoseconds; empty where it is not known.
-      usual_ns: What one step usually takes on each device, with the functions that only some
-        devices run; empty where it is not known.
-      steps: From how many whole steps they are known.
+      steps: The whole steps from which it is known.
     """
 
     step_ns: list[int]
-    usual_ns: list[int]
     steps: int
 
 
-UNKNOWN: Final = StepWork([], [], 0)
+UNKNOWN: Final = StepWork([], 0)
 
 
 class Operations:
@@ -103,29 +100,24 @@ class Operations:
         begin, duration = rows[:, 2], rows[:, 3]
         times = np.zeros((len(devices), len(self._numbers)), np.int64)
         np.add.at(times, (place, number), 1)
-        plain, of_some = self._plain(), self._of_some(times)
-        counts = plain & ~of_some
-        typical = np.where(counts, _Durations(number, duration, len(counts)).lower_quartiles(), 0)
-        mark = self._mark(times, typical)
+        counts = self._plain() & self._of_all(times)
+        shortest = np.full(times.shape, np.inf)
+        np.minimum.at(shortest, (place, number), duration)
+        common = np.where(counts, _lower_quartiles(number, duration, len(counts)), 0)
+        own = np.where(counts & (times >= _FEWEST_OWN), shortest, 0)
+        mark = self._mark(times, common)
         if mark is None:
             return UNKNOWN
         steps = np.zeros(len(devices), np.int64)
         ran = np.zeros(times.shape)
-        of_others = np.zeros(len(devices))
-        own_typical = np.zeros(times.shape)
         for replica in range(len(devices)):
-            own = place == replica
-            marks = np.sort(begin[own & (number == mark)])
-            whole = own & (begin >= marks[0]) & (begin < marks[-1])
+            here = place == replica
+            marks = np.sort(begin[here & (number == mark)])
+            whole = here & (begin >= marks[0]) & (begin < marks[-1])
             steps[replica] = len(marks) - 1
             ran[replica] = np.bincount(number[whole], minlength=len(counts))
-            durations = _Durations(number[own], duration[own], len(counts))
-            own_typical[replica] = np.where(counts, durations.medians(), 0)
-            of_others[replica] = duration[whole & (plain & of_some)[number]].sum()
-        often = _times_a_step(ran, steps)
-        found = (often * typical).sum(axis=1)
-        usual = (often * own_typical).sum(axis=1) + of_others / steps
-        return StepWork(_rounded(found), _rounded(usual), int(steps.min()))
+        found = (_times_a_step(ran, steps) * np.maximum(common, own)).sum(axis=1)
+        return StepWork([round(one) for one in found.tolist()], int(steps.min()))
 
     def _plain(self) -> _Flags:
         """Returns which operations neither consist of others nor connect devices.
@@ -137,17 +129,17 @@ class Operations:
             plain[one] = one not in self._outer and not COLLECTIVE.match(name)
         return plain
 
-    def _of_some(self, times: _Integers) -> _Flags:
-        """Returns which operations are of functions that only some devices run.
+    def _of_all(self, times: _Integers) -> _Flags:
+        """Returns which operations are of functions that all devices run.
 
-        Such as the sums of `reduce`, which are no work of a step.
+        Those of others, such as the sums of `reduce`, are no work of a step.
         """
         functions = self._functions()
         shared = {one: times[:, functions == one].any(axis=1).all() for one in set(functions)}
-        return ~np.array([shared[one] for one in functions], bool)
+        return np.array([shared[one] for one in functions], bool)
 
     def _mark(self, times: _Integers, typical: _Floats) -> int | None:
-        """Returns an operation that each device runs once a step, None where none tells steps.
+        """Returns an operation that each device runs once a step, None where none bounds steps.
 
         It is one that runs least often of the function with the most work.
         """
@@ -170,7 +162,7 @@ def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:
     """Returns how often each device runs each operation in a step.
 
     Operations that do not depend on each other come in any order, also relative to the one that
-    tells the steps: those of one step may be missing in a device's whole steps, or too many. So a
+    bounds the steps: those of one step may be missing in a device's whole steps, or too many. So a
     device that ran an operation as often as is usual, but for one step's runs, does so always.
     """
     often = ran / steps[:, None]
@@ -181,28 +173,10 @@ def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:
     return found
 
 
-def _rounded(nanoseconds: _Floats) -> list[int]:
-    return [round(one) for one in nanoseconds.tolist()]
-
-
-class _Durations:
-    """The durations of each operation's runs, in order."""
-
-    def __init__(self, number: _Integers, duration: _Floats, count: int) -> None:
-        self._ordered = duration[np.lexsort((duration, number))]
-        self._runs = np.bincount(number, minlength=count)
-        self._begins = np.cumsum(self._runs) - self._runs
-
-    def medians(self) -> _Floats:
-        """Returns the median of each operation; 0 of those that did not run."""
-        return (self._at((self._runs - 1) // 2) + self._at(self._runs // 2)) / 2
-
-    def lower_quartiles(self) -> _Floats:
-        """Returns the lower quartile of each operation, likewise: of four runs the shortest."""
-        return self._at((self._runs - 1) // 4)
-
-    def _at(self, rank: _Integers) -> _Floats:
-        ran = self._runs > 0
-        found = np.zeros(len(ran))
-        found[ran] = self._ordered[(self._begins + rank)[ran]]
-        return found
+def _lower_quartiles(number: _Integers, duration: _Floats, count: int) -> _Floats:
+    """Returns the lower quartile of each operation's durations; 0 of those that did not run."""
+    ordered = duration[np.lexsort((duration, number))]
+    runs = np.bincount(number, minlength=count)
+    found = np.zeros(count)
+    found[runs > 0] = ordered[(np.cumsum(runs) - runs + (runs - 1) // 4)[runs > 0]]
+    return found

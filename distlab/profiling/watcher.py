@@ -4,8 +4,7 @@ A thread polls the outputs of steps for the time at which each device is done, m
 the steps' usual durations let expect that. Polling costs time, more when steps are short,
 so it happens in windows: back to back where that costs little, and with gaps between them
 where steps last less than some milliseconds. Every step of a window is watched, so that
-a sample holds for the whole window. In a gap, the calls of steps see whether those before
-are done, unless steps are so short that this would cost too much.
+a sample holds for the whole window.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import jax
 from distlab.devices import jax_internals
 from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.profiling.busy import StrategyActivity
-from distlab.profiling.glances import Glances
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
 from distlab.profiling.nvml import gpu_use
@@ -49,9 +47,6 @@ _WINDOWS_AVERAGED: Final = 4
 
 _QUIET_WINDOWS: Final = 4
 """Windows without work that are reported before a strategy is no longer watched."""
-
-_SHORTEST_GLANCED: Final = 0.0015
-"""The seconds from one step to the next from which each step between two windows is noted."""
 
 _LOOKS_BETWEEN: Final = 0.25
 """How often a look at an idle device's program comes at a moment of its own."""
@@ -108,9 +103,6 @@ class Watcher:
         self._thread = HelperThread("distlab watcher", self._follow)
         self._inbox: deque[_Dispatched] = deque()
         self._compiled_s = time.monotonic()
-        self._glances: dict[int, Glances] = {}
-        self._glancing = False
-        self._gap_known = False
         self._missed_step = False
         self.listening = True
         self.callers_ns = 0
@@ -125,25 +117,18 @@ class Watcher:
         self._used = 0.0
         self._lines = OwnLines(emit)
         self._random = random.Random(0)  # noqa: S311 - the program's own numbers stay as seeded
-        self._call_noted = False
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result` until it is ready, for some of the steps. Never waits."""
-        if self.listening:
-            began = time.perf_counter_ns()
-            self._inbox.append((strategy, step, time_ns, _own(result)))
-            if not self._call_noted:
-                self._call_noted = True
-                self._lines.note_call(time_ns)
-            if self._asleep:
-                self._thread.wake()
-            self.callers_ns += time.perf_counter_ns() - began
+        if not self.listening:
+            self._missed_step = True
             return
-        self._missed_step = True
-        glances = self._glances.get(strategy)
-        if glances is None:
-            glances = self._glances.setdefault(strategy, Glances())
-        (glances.note if self._glancing else glances.keep_newest)(step, time_ns, result)
+        began = time.perf_counter_ns()
+        self._inbox.append((strategy, step, time_ns, _own(result)))
+        self._lines.thread = threading.get_ident()
+        if self._asleep:
+            self._thread.wake()
+        self.callers_ns += time.perf_counter_ns() - began
 
     def profiled(self, capture: Capture) -> None:
         """Uses a profile's durations of steps; see `StrategyActivity.profiled`."""
@@ -155,6 +140,7 @@ class Watcher:
     def compiled(self, strategy: int) -> None:
         """Discards a profile's durations: new programs take other times, which are learnt."""
         self._compiled_s = time.monotonic()
+        self._lines.note_call()
         self._profiles.pop(strategy, None)
         activity = self._activities.get(strategy)
         if activity is not None:
@@ -215,7 +201,7 @@ class Watcher:
         whole = not self._missed_step
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
-            self.listening, self._gap_known = False, True
+            self.listening = False
             self._poll()
             if len(self._dispatched_ns) >= _FEWEST_STEPS:
                 first, last = self._dispatched_ns[0], self._dispatched_ns[-1]
@@ -232,10 +218,9 @@ class Watcher:
     def _stop_listening(self) -> None:
         """Releases all results; the next window begins with the steps that run then."""
         self.listening = False
-        self._gap_known &= not self._inbox
         self._inbox.clear()
         for activity in self._activities.values():
-            self._gap_known &= activity.forget()
+            activity.forget()
 
     def _give_up(self, error: Exception) -> None:
         """Starts again with the next step, after an error of JAX."""
@@ -243,19 +228,17 @@ class Watcher:
         self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
         self._inbox.clear()
         self._activities.clear()
-        self._glances.clear()
         self._edge_ns = 0
         self.listening = True
 
     def _open(self) -> int:
         """Begins to listen, if needed; returns the time at which the window begins."""
         self._dispatched_ns = []
-        self._call_noted = False
         if not self.listening:
             self._inbox.clear()
             self.listening = True
             self._missed_step = False
-            return self._end_gap()
+            return time.monotonic_ns()
         if self._activities:
             return self._edge_ns
         begin_ns = self._inbox[0][2]
@@ -264,24 +247,6 @@ class Watcher:
             self._receive()
             self._emit_samples(asleep_since_ns, begin_ns, whole=True)
         return begin_ns
-
-    def _end_gap(self) -> int:
-        """Takes over the steps of a gap, and emits how busy the devices were; returns the time."""
-        glances, self._glances = self._glances, {}
-        now_ns = time.monotonic_ns()
-        known = self._gap_known
-        for strategy, seen in list(glances.items()):
-            newest = seen.newest
-            done = newest is not None and self._activity(strategy, newest).pass_gap(seen, now_ns)
-            for event in done or []:
-                self._emit(event)
-            known &= isinstance(done, list)
-        if known and self._edge_ns:
-            self._emit_samples(self._edge_ns, now_ns, whole=True)
-        else:
-            for activity in self._activities.values():
-                activity.close_window(self._edge_ns, now_ns)
-        return now_ns
 
     def _poll(self) -> int:
         """Polls all steps in flight, new ones included; returns the time of the poll."""
@@ -349,4 +314,3 @@ class Watcher:
         interval = seconds / steps if steps else _CYCLE_SECONDS
         at_first = time.monotonic() - self._compiled_s < _FIRST_SECONDS
         self._plan = plan(interval, self._used, seconds, _COST_AT_FIRST if at_first else _COST)
-        self._glancing = interval >= _SHORTEST_GLANCED

@@ -64,9 +64,8 @@ def test_a_short_loop_with_own_python_in_every_step_is_named(steps: int, every_m
     ("every_ms", "seen_ms"),
     [
         ([11.0] * 15, 150),  # too few steps
-        ([3.0] * 100, 250),  # too little in each
+        ([2.0] * 150, 250),  # too little in each
         ([5.0] * 21, 90),  # too short
-        ([1.5] * 20 + [40.0] * 10 + [1.5] * 20, 400),  # ten long pauses
         ([11.0] * 60, 100),  # distlab's calls, or others that were not seen
     ],
 )
@@ -76,11 +75,11 @@ def test_short_loops_with_less_evidence_are_not(every_ms: list[float], seen_ms: 
 
 def test_ends_that_are_seen_late_bound_the_time_in_flight() -> None:
     (one,) = found(loop([11.0] * 60, 500, late_ms=4.0))
-    assert "a step is in flight at most 36% of it" in one.text
+    assert "a step is in flight 36% of it" in one.text
     assert found(loop([11.0] * 60, 500, late_ms=8.0)) == []
 
 
-@pytest.mark.parametrize(("every_ms", "placing_ms", "named"), [(11, 8, False), (20, 8, True)])
+@pytest.mark.parametrize(("every_ms", "placing_ms", "named"), [(11, 9, False), (20, 8, True)])
 def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice(
     every_ms: int, placing_ms: int, *, named: bool
 ) -> None:

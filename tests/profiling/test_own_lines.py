@@ -1,10 +1,7 @@
-"""What the looks at a program's stack find."""
-
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -12,7 +9,7 @@ import pytest
 
 from distlab.events import Event, OwnPython
 from distlab.profiling import own_lines
-from distlab.profiling.own_lines import OwnLines, own_stack
+from distlab.profiling.own_lines import OwnLines
 
 MS = 1_000_000
 
@@ -35,34 +32,48 @@ def called_by_made_code(name: str) -> list[FrameType]:
     return found
 
 
-def test_functions_that_libraries_make_of_strings_are_no_lines_of_the_program() -> None:
-    stack = own_stack(called_by_made_code("collections"))
-    assert stack is not None
-    assert stack.split(" > ")[-1].startswith("test_own_lines.py:")
-    program = own_stack(called_by_made_code("__main__"))
-    assert program is not None
-    assert program.endswith("<string>:1")
-
-
-@pytest.fixture
-def looking(monkeypatch: pytest.MonkeyPatch) -> tuple[OwnLines, list[Event]]:
+def sampled(
+    monkeypatch: pytest.MonkeyPatch, stack: list[FrameType], *, idle_before: bool
+) -> OwnPython:
+    """Two samples of a stack, 600 ms apart."""
     heard: list[Event] = []
     lines = OwnLines(heard.append)
-    emit: Callable[[int], list[FrameType]] = lambda thread: frames()  # noqa: ARG005, E731
-    monkeypatch.setattr(own_lines, "frames_of", emit)
-    lines._thread = threading.get_ident()
-    return lines, heard
-
-
-@pytest.mark.parametrize(("idle_before", "counted_ms"), [(False, 50), (True, 600)])
-def test_a_look_stands_for_the_time_since_one_that_also_found_the_program(
-    looking: tuple[OwnLines, list[Event]], *, idle_before: bool, counted_ms: int
-) -> None:
-    """After one in distlab's calls it stands for a twentieth of a second at most."""
-    lines, heard = looking
+    lines.thread = threading.get_ident()
+    monkeypatch.setattr(own_lines, "frames_of", lambda _: stack)
     lines.look(10 * MS, idle=idle_before)
     lines.look(610 * MS, idle=True)
     lines.report(700 * MS, whole=True)
     (one,) = heard
     assert isinstance(one, OwnPython)
-    assert sum(one.stacks.values()) == counted_ms * MS
+    return one
+
+
+@pytest.mark.parametrize(
+    ("module", "last"), [("collections", "test_own_lines.py:32"), ("__main__", "<string>:1")]
+)
+def test_functions_that_libraries_make_are_no_lines_of_the_program(
+    module: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sampled(monkeypatch, called_by_made_code(module), idle_before=True)
+    (stack,) = found.stacks
+    assert stack.split(" > ")[-1] == last
+
+
+@pytest.mark.parametrize(("idle_before", "counted_ms"), [(False, 50), (True, 600)])
+def test_a_sample_stands_for_little_time_after_distlabs_calls(
+    *, idle_before: bool, counted_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sampled(monkeypatch, frames(), idle_before=idle_before)
+    assert sum(found.stacks.values()) == counted_ms * MS
+
+
+def test_a_compilation_notes_the_lines_that_call_run() -> None:
+    heard: list[Event] = []
+    lines = OwnLines(heard.append)
+    lines.note_call()
+    lines._spent["train.py:3"] = 5
+    lines.report(700 * MS, whole=True)
+    (one,) = heard
+    assert isinstance(one, OwnPython)
+    (call,) = one.calls
+    assert "test_own_lines.py:" in call.split(" > ")[-1]

@@ -68,7 +68,6 @@ def _joined(members: Members, parts: dict[int, Capture]) -> Capture:
         # Each process measured the durations of its own operations.
         work_ns=events[0].work_ns if len(events) == 1 else [],
         work_steps=events[0].work_steps if len(events) == 1 else 0,
-        usual_ns=events[0].usual_ns if len(events) == 1 else [],
     )
 
 

@@ -34,7 +34,6 @@ class ReadyTimes:
             strategy=members.strategy,
             ready_ns=ready_ns,
             resolution_ns=max(event.resolution_ns, known.resolution_ns if known else 0),
-            estimated=event.estimated or (known is not None and known.estimated),
         )
         if len(self._steps) > _MOST_STEPS:
             self._steps.popitem(last=False)
