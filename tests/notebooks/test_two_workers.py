@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from tests.notebooks.executed import cell, check_stored, execute, html_of, text_of
+from tests.notebooks.executed import cell, execute, html_of, text_of
 
 NAME = "09_two_workers"
 STEPS = 56
