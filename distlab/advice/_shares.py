@@ -13,7 +13,7 @@ from distlab.folds.arrays import Flags, Ints
 _MOST_PROFILED: Final = 0.5
 _FEWEST_CALLS: Final = 8
 _COMPILES: Final = 10
-"""How many times as long as usual a call takes that compiles a program of its own."""
+"""The factor by which a call that compiles a program of its own is longer than usual."""
 
 
 def loop_begin(columns: EvidenceColumns) -> int:
@@ -71,15 +71,15 @@ def _compiling_call(spent: Ints) -> int:
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
     """Returns what less work of the program's own thread saves, of so many seconds a step.
 
-    Devices work meanwhile: a step can't become shorter than they compute, as far as a profile
-    tells.
+    Devices work meanwhile: a step can't become shorter than they compute, as far as is known
+    from a profile.
     """
     usual = step_seconds(columns)
     return seconds if usual is None else min(seconds, usual.whole - usual.computing)
 
 
 class StepSeconds(NamedTuple):
-    """What a step of the loop takes.
+    """The duration of a step of the loop.
 
     Attributes:
       whole: Seconds from one step to the next.

@@ -1,4 +1,4 @@
-"""What all finders share: a constructor of advice, and texts of numbers."""
+"""A constructor of advice, and texts of numbers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice import recompiling
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice, Compile
 from distlab.folds import EvidenceColumns
@@ -53,23 +53,23 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     (function, _), own = max(by_function.items(), key=lambda item: _spent(item[1]))
     why, remedy = _reason(own)
     compiling = _spent([one for one in columns["compiles"] if one.time_ns > begin])
-    told = min(compiling / max(end - begin, 1), 1.0)
+    share = min(compiling / max(end - begin, 1), 1.0)
     return [
         new_advice(
             CAUSE,
             f"function {function}",
-            f"{percent_text(told)} of the time after step {int(steps['step'][0])} "
+            f"{percent_text(share)} of the time after step {int(steps['step'][0])} "
             f"passes with compiling: {function} was compiled {len(own)} times beyond its first "
             f"two programs, {why}.",
             remedy,
             evidence={
-                "share": told,
+                "share": share,
                 "compiling_s": compiling / 1e9,
                 "programs": len(further),
                 "steps": len(steps["step"]),
             },
             page="events",
-            share=told,
+            share=share,
             steps=steps["step"],
             time_ns=own[-1].time_ns,
             source=line_of_most(
@@ -82,13 +82,13 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 
 def _further(columns: EvidenceColumns) -> list[Compile]:
-    """Returns the programs beyond two of each function, without those that are told already."""
-    told = {advice.source for advice in recompiling.find(columns)}
+    """Returns the programs beyond two of each function, but those that `recompilation` names."""
+    named = {advice.source for advice in recompiling.find(columns)}
     begin = int(columns["steps"]["dispatched_ns"][0])
     number: Counter[tuple[str, str]] = Counter()
     further = []
     for one in columns["compiles"]:
-        if one.mode == "eager" or one.time_ns < columns["begin_ns"] or one.source in told:
+        if one.mode == "eager" or one.time_ns < columns["begin_ns"] or one.source in named:
             continue
         number[one.function, one.source] += 1
         if number[one.function, one.source] > _USUAL_PROGRAMS and one.time_ns > begin:

@@ -6,13 +6,13 @@ Variables of another strategy also move in every step, by design only with centr
 and parameter servers.
 
 Devices that copy from one another do so after the call that starts it, which alone is timed; the
-text says so.
+text states that.
 
 A read waits until the devices have computed its value. They are busy then, so that is no share of
-the copy; it is told beside it.
+the copy, and is named apart.
 
 What each replica receives for itself must get there: batches that a dataset left on the host, and
-values made for each replica. Batches are told where that is the bottleneck, as of those that the
+values made for each replica. Batches are named where that is the bottleneck, as of those that the
 input places (`waiting_input`); of values the program's own Python, which makes them, is.
 """
 
@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._shares import (
     loop_begin,
     loop_share,
@@ -40,7 +40,7 @@ from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
 VALUES: Final = "values "
-"""What the copies begin with that `experimental_distribute_values_from_function` makes."""
+"""The first word for copies that `experimental_distribute_values_from_function` makes."""
 
 _LEAST_BYTES: Final = 32 << 10
 _LEAST_SHARE: Final = 0.3
@@ -56,7 +56,7 @@ _ALONE: Final = (
     " No step is in flight afterwards: the program and the devices wait for each other in turn, "
     "which costs more than the copy."
 )
-_WITH_THE_WAIT: Final = " This recording does not tell the wait for the value from the copy."
+_WITH_THE_WAIT: Final = " In this recording the wait for the value is part of the copy."
 _SERVERS: Final = "ParameterServerStrategy"
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
 
@@ -109,10 +109,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         batch = what.startswith(_BATCH) or coordinated
         if batch:
             each = float(np.median(spent))
-            told = share >= _LEAST_SHARE_OF_BATCHES and each >= _LEAST_OF_BATCHES_NS
+            named = share >= _LEAST_SHARE_OF_BATCHES and each >= _LEAST_OF_BATCHES_NS
         else:
-            told = typical >= _LEAST_BYTES or share >= _LEAST_SHARE
-        if not told:
+            named = typical >= _LEAST_BYTES or share >= _LEAST_SHARE
+        if not named:
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
         each, copying_alone = float(np.mean(copying)), seconds_a_step(columns, begun, spent)
@@ -158,7 +158,7 @@ def _typical_ms(nanoseconds: Ints) -> float:
 
 
 def _wait_text(waiting: Ints) -> str:
-    """Returns what is said of the wait for values that devices still compute."""
+    """Returns a sentence about the wait for values that devices still compute."""
     typical = _typical_ms(waiting)
     if typical < _LEAST_WAIT_MS:
         return ""
@@ -169,7 +169,7 @@ def _with_the_next_step(columns: EvidenceColumns, seconds: float, copies: int) -
     """Returns the seconds a step that copies to the host cost, with the call of `run` after them.
 
     A copy that waits for its value leaves no step in flight. CPU devices then compute the next step
-    inside the call of `run`, where they would do so beside it.
+    inside the call of `run`, where they would do so at the same time.
     """
     usual = step_seconds(columns)
     if usual is None:

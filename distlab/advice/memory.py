@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._texts import new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns

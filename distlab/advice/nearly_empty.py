@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._columns import batches_by_dataset
 from distlab.advice._shares import steps_between
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -47,7 +47,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                     CAUSE,
                     "recorder",
                     f"Recording takes {percent_text(callers)} of the loop's time{in_log} and "
-                    f"{percent_text(threads)} of another core beside its profiles, for "
+                    f"{percent_text(threads)} of another core without its profiles, for "
                     f"{events:,.0f} events a second.",
                     "Log less often or fewer numbers, do more in one step (several steps in a "
                     "scan), or set DISTLAB_RECORD=off.",

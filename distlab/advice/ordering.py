@@ -1,7 +1,7 @@
 """Training examples that arrive sorted by their label.
 
-Batches of one class each pull a model to and fro. That is told of datasets whose batches train, of
-which labels are known (the previews' labels), when in 8 batches or more nine tenths of a batch are
+Batches of one class each pull a model to and fro. It is a cause where batches train, and
+their labels are known (the previews' labels), when in 8 batches or more nine tenths of a batch are
 of one label on average, shuffled batches of the same labels would be far more mixed, and each
 label's batches follow one another.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._columns import batches_by_dataset
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice, Collective
 from distlab.folds import EvidenceColumns
@@ -134,6 +134,6 @@ def _rows_that_train(columns: EvidenceColumns) -> Ints:
 
 
 def _may_be_gradients(one: Collective) -> bool:
-    """Whether a collective may combine gradients, and not counts or a loss."""
+    """Returns whether a collective may combine gradients, and not counts or a loss."""
     floats = any(dtype.startswith(("f", "bf")) for dtype in one.dtype.split("+"))
     return one.kind == "all-reduce" and one.operand_bytes > _LARGE_SUM_BYTES and floats

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
@@ -37,8 +37,8 @@ _ROUNDS: Final = 4
 _LARGE_SHARE: Final = 0.2
 
 _OF_ONE_CALL: Final = 0.5
-"""What one call with a value more costs, of a call with that value alone. Measured with 4 to 40
-values on 2 and 4 devices: 0.45 to 0.52."""
+"""The cost of one more value in a call, as a share of a call with that value alone. Measured with
+4 to 40 values on 2 and 4 devices: 0.45 to 0.52."""
 
 _SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
 
@@ -69,7 +69,7 @@ def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, Ints]]:
 
 
 def _often(columns: EvidenceColumns, found: int) -> bool:
-    """Whether something was found after enough of the steps that reductions followed."""
+    """Returns whether something was found after enough of the steps that reductions followed."""
     steps = sum(1 for _ in _by_step(columns))
     return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * steps
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._datasets import batches_by_dataset
-from distlab.advice._doubts import doubts_about
+from distlab.advice._columns import batches_by_dataset, doubts_about
 from distlab.advice._texts import at, new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -54,7 +53,7 @@ def _same_batches(columns: EvidenceColumns) -> list[Advice]:
 
 
 def _train_apart(columns: EvidenceColumns, strategy: int) -> bool:
-    """Whether each replica trains a model of its own, as in an ensemble: nothing is combined."""
+    """Returns whether each replica trains a model of its own: nothing is combined."""
     used = set(columns["steps"]["program"].tolist())
     training = [
         one

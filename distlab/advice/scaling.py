@@ -2,7 +2,7 @@
 
 Both follow from the trace of a function. Gradients of each replica's mean loss add up to the mean
 gradient times the number of replicas; optimizers that divide by the gradients' size, as Adam does,
-are not told. Averages of means over different numbers of examples are told where that happens in a
+are no cause. Averages of means over different numbers of examples are one where that happens in a
 fifth of the function's steps: a partial last batch is harmless.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._doubts import doubts_about
+from distlab.advice._columns import doubts_about
 from distlab.advice._texts import at, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns

@@ -1,14 +1,14 @@
 """Gradients of tables that are combined whole, although a step uses few of their rows.
 
 The trace of a function shows it: the gradient of `table[ids]` has at most as many rows that are
-not zero as there are ids. It is told from 1 MB on, where an eighth of the rows or fewer are used.
+not zero as there are ids. A cause from 1 MB on, where an eighth of the rows or fewer are used.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._doubts import doubts_about
+from distlab.advice._columns import doubts_about
 from distlab.advice._texts import at, new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from distlab.advice._lines import line_of_most
+from distlab.advice._columns import line_of_most
 from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
@@ -199,7 +199,7 @@ def _saved_seconds(columns: EvidenceColumns, profile: _Profile, excess: float) -
 
 
 def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
-    """Whether most batches have far more examples for some replicas: another cause."""
+    """Returns whether most batches have far more examples for some replicas: another cause."""
     batches = columns["batches"]
     sizes = [
         examples

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._columns import batches_by_dataset
 from distlab.advice._texts import new_advice, percent_text, replicas_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._columns import batches_by_dataset
 from distlab.advice._shares import saved_at_most, steps_between
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice

@@ -117,7 +117,7 @@ class LoopControl(Uncopied):
         self._become("paused")
         limit = time.monotonic() + self._pause_seconds
         while self.state == "paused" and time.monotonic() < limit:
-            self._changed.wait(_POLL_SECONDS)  # not for ever: Ctrl-C has to be handled
+            self._changed.wait(_POLL_SECONDS)  # with a limit: Ctrl-C has to be handled
         if self.state in {"paused", "running"}:  # also when the pause was never ended
             self._become("running")
 

@@ -1,4 +1,4 @@
-"""What distlab records about a run: the kinds of events, and how they are read.
+"""The kinds of events that distlab records about a run, and the means to read them.
 
 Example:
   >>> import distlab as dl

@@ -108,7 +108,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """What the trace of a program shows that is right in few programs.
+    """A trait of a program's trace that is right in few programs.
 
     Attributes:
       about: `"own_updates"` (each replica assigns its own value to its copy of a state),
@@ -492,7 +492,7 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
 
 
 class OwnPython(Event, frozen=True, kw_only=True, tag="own_python"):
-    """Where the program's own Python was while no step was in flight; `time_ns` is its end.
+    """The lines of the program's own Python while no step was in flight; `time_ns` is its end.
 
     A stack has the program's lines alone, outermost first, as `train.py:90 > train.py:34`; one
     that ends with `jax compiles` was inside of JAX's compiler.
@@ -703,7 +703,7 @@ class Metric(Event, frozen=True, kw_only=True, tag="metric"):
 
 
 class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
-    """How busy each device of a strategy was during a watched window, or between two.
+    """The busy time of each device of a strategy in a watched window.
 
     Attributes:
       strategy: Number of the strategy; lists are in its replica order.
@@ -774,7 +774,7 @@ class ClosureSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerClosures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker of a coordinator did in a period.
+    """The work of one worker of a coordinator in a period.
 
     Attributes:
       worker: Its number; -1 where functions fail without a worker, as a parameter server is lost.
@@ -799,9 +799,9 @@ class WorkerClosures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
-    """What went between one worker and one parameter server in a period.
+    """The traffic between one worker and one parameter server in a period.
 
-    Workers tell their figures with the answers that they send anyway, so those of a function that
+    Workers send their figures with the answers that they send anyway, so those of a function that
     still runs, or of a worker that was lost, are missing.
 
     Attributes:
@@ -834,7 +834,7 @@ class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closures(Event, frozen=True, kw_only=True, tag="closures"):
-    """What a coordinator and its workers did in a period; `time_ns` is its end.
+    """The work of a coordinator and its workers in a period; `time_ns` is its end.
 
     There is one each 0.25 s in which functions are scheduled, begin or end, one each second in
     which functions only run, and none while all is idle. The sums are exact.

@@ -23,7 +23,7 @@ from distlab.events.kinds import ClockOffset, Event, Unknown
 from distlab.events.source import Chunk, Envelope, Source
 
 PATIENCE_SECONDS: Final = 0.25
-"""How long an event waits for earlier ones of living processes that have stored none yet."""
+"""The longest wait of an event for earlier ones of living processes that have stored none yet."""
 
 _PAGE: Final = 1_000
 """Events read from one process at once."""
@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 
 
 class Offsets:
-    """What is to be added to a process's clock to get the common clock, which changes in time.
+    """The offsets of a process's clock from the common clock, which change in time.
 
     Args:
       first: Nanoseconds to add up to the first `ClockOffset` that is noted.

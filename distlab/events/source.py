@@ -1,4 +1,4 @@
-"""How events are read: in chunks, from a source, by cursor."""
+"""Sources of events, read in chunks by cursor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class Source(Protocol):
-    """Where folds read events from: a ring, a run file, or several of them.
+    """A source of events: a ring, a run file, or several of them.
 
     A cursor is a sequence number, never a clock. Cursor 0 begins with the
     standing events that are still known and goes on with the oldest others.

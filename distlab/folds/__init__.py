@@ -1,24 +1,27 @@
 """Pure folds: events go in, columns for charts come out.
 
 `Folds` feeds all of them from one cursor. Each fold is one idea in one file: it knows
-events and nothing that draws, and its columns have a `TypedDict` beside it.
+events and nothing that draws, and its file has the `TypedDict` of its columns.
 """
 
 from __future__ import annotations
 
 from distlab.folds._fold import Columns, Fold
 from distlab.folds._folds import FoldName, Folds
-from distlab.folds.batch_part import part_of_batch, part_of_batches
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
-from distlab.folds.captures import CaptureColumns, Captures
 from distlab.folds.comparison import ComparisonColumns, compare
 from distlab.folds.coordination import Coordination, CoordinationColumns
-from distlab.folds.device_part import part_of_captures, part_of_devices, part_of_placements
-from distlab.folds.devices import DeviceColumns, Devices
+from distlab.folds.device_part import (
+    part_of_batch,
+    part_of_batches,
+    part_of_captures,
+    part_of_devices,
+    part_of_placements,
+)
+from distlab.folds.devices import CaptureColumns, Captures, DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
-from distlab.folds.header import Header, HeaderColumns
+from distlab.folds.header import Header, HeaderColumns, LoopColumns, Loops
 from distlab.folds.joining import Join
-from distlab.folds.loops import LoopColumns, Loops
 from distlab.folds.metrics import MetricColumns, Metrics
 from distlab.folds.placement import PlacementColumns, Placements
 from distlab.folds.programs import ProgramColumns, Programs

@@ -12,13 +12,11 @@ from distlab.events import Envelope, Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
 from distlab.folds.accepted import checked, require_number
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
-from distlab.folds.captures import CaptureColumns, Captures
 from distlab.folds.coordination import Coordination, CoordinationColumns
-from distlab.folds.devices import DeviceColumns, Devices
+from distlab.folds.devices import CaptureColumns, Captures, DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
-from distlab.folds.header import Header, HeaderColumns
+from distlab.folds.header import Header, HeaderColumns, LoopColumns, Loops
 from distlab.folds.joining import Join
-from distlab.folds.loops import LoopColumns, Loops
 from distlab.folds.metrics import MetricColumns, Metrics
 from distlab.folds.placement import PlacementColumns, Placements
 from distlab.folds.programs import ProgramColumns, Programs

@@ -41,7 +41,7 @@ class _Sheet:
 
 
 _Numbered = tuple[int, int | None, int]
-"""What positions count in: a dataset, or without positions in its source a batch of an epoch."""
+"""The range of positions: a dataset, or without positions in its source a batch of an epoch."""
 
 
 class Previews:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypedDict, cast
+from typing import Final, Literal, TypedDict, cast
 
 import numpy as np
 
 from distlab.errors import ArgumentTypeError
 from distlab.folds._folds import Folds
-from distlab.folds._settings import settings
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.metrics import MetricColumns
+from distlab.text.bytes import bytes_text
 from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.shown import shown
+from distlab.text.units import count_text
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
 _Curve = tuple[Ints, Floats]
@@ -103,7 +104,7 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         one["name"].index(name) if name else None for one, name in zip(metrics, chosen, strict=True)
     ]
     curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
-    first_settings, second_settings = settings(first), settings(second)
+    first_settings, second_settings = _settings(first), _settings(second)
     names_of_settings = list({**first_settings, **second_settings})
     lines = [_lines(run, values) for run, (_, values) in zip(runs, curves, strict=True)]
     return {
@@ -204,3 +205,43 @@ def _lines(run: Folds, values: Floats) -> dict[tuple[str, Unit], float | None]:
         ("share of the time waited", "share"): waited_s / elapsed_s if elapsed_s else None,
         ("tracing and compiling", "s"): run.columns("programs")["compiling_s"],
     }
+
+
+_MOST_NAMES: Final = 6
+
+
+def _settings(run: Folds) -> dict[str, str]:
+    """Returns the settings of a run by name; those that are not known are empty."""
+    header, batches = run.columns("header"), run.columns("batches")
+    placement, programs = run.columns("placement"), run.columns("programs")
+    reductions = run.columns("reductions")
+    planned = run.columns("steps")["total"]
+    devices = len(header["replicas"])
+    simulated = "simulated " if header["simulated"] else ""
+    kind = "device" if devices == 1 else "devices"
+    sizes = batches["examples"][batches["dataset"] == batches["main"]]
+    called = [
+        how
+        for inside, ways in zip(reductions["inside"], reductions["how"], strict=True)
+        for how in ways
+        if not inside
+    ]
+    variables = len(placement["name"])
+    one_copy = bytes_text(int(placement["bytes"].max(axis=1).sum())) if variables else ""
+    return {
+        "strategy": header["strategy"],
+        "devices": f"{count_text(devices)} {simulated}{kind}" if devices else "",
+        "examples in a full batch": count_text(int(sizes.max())) if len(sizes) else "",
+        "planned steps": "" if planned is None else count_text(planned),
+        "variables": f"{count_text(variables)}, {one_copy} a copy" if variables else "",
+        "replica functions": _listed(programs["function"]),
+        "reductions from Python": _listed(called),
+        "machine": header["host"],
+        **header["versions"],
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    different = sorted(set(names))
+    left = len(different) - _MOST_NAMES
+    return ", ".join(different[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")

@@ -1,4 +1,4 @@
-"""What a coordinator's workers do, and what goes between them and parameter servers."""
+"""The work of a coordinator's workers, and their traffic with parameter servers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from distlab.events import (
     TaskState,
     WorkerClosures,
 )
-from distlab.folds._cells import Cells
 from distlab.folds._fold import Clock
+from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats
-from distlab.folds.joining.worker_name import MOST_WORKERS
+from distlab.folds.joining.members import MOST_WORKERS
 
 _FIRST_WIDTH_S: Final = 0.25
 _MOST_CELLS: Final = 480
@@ -60,7 +60,7 @@ class CoordinationColumns(TypedDict):
       worker_retried: Functions that went back to the queue, as the worker was lost.
       worker_running: The function that it has, empty for none.
       worker_queued: Functions that were sent to it and wait there for that one; None where a file
-        of an older version does not tell.
+        of an older version does not report it.
       worker_busy: Share of the time since the first event in which it had one.
       worker_used: Changes of variables that the same function had read before.
       worker_behind: Changes that others had made since these reads, on average; NaN without any.
@@ -73,7 +73,7 @@ class CoordinationColumns(TypedDict):
       link_read_bytes: Their bytes.
       link_read_per_s: Bytes a second in the 5 s before the newest event.
       link_read_messages: Messages by which it asked for them; None where a file of an older version
-        does not tell.
+        does not report it.
       link_changes: Changes that it sent.
       link_change_bytes: Bytes of their operands.
       link_change_per_s: Bytes a second in the same time.
@@ -286,8 +286,8 @@ class Coordination:
 
     def columns(self) -> CoordinationColumns:
         """Returns the coordinator that worked last."""
-        told = [(n, own) for n, own in self._known.items() if own.newest is not None]
-        strategy, own = told[-1] if told else (None, _Coordinator())
+        known = [(n, own) for n, own in self._known.items() if own.newest is not None]
+        strategy, own = known[-1] if known else (None, _Coordinator())
         newest = own.newest
         names = [f"worker {n}" for n in range(min(newest.workers, MOST_WORKERS) if newest else 0)]
         workers = [own.workers.get(n, _Worker()) for n in range(len(names))]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
 
 import numpy as np
 
@@ -31,20 +31,109 @@ from distlab.events import (
     StepReady,
     Strategy,
 )
-from distlab.folds.event_tables import (
-    CopyTable,
-    CostTable,
-    ReadyTable,
-    ReductionTable,
-    ShardingTable,
-    StepTable,
-    copy_table,
-    cost_table,
-    ready_table,
-    reduction_table,
-    sharding_table,
-    step_table,
-)
+from distlab.folds.arrays import Ints
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+class StepTable(TypedDict):
+    """`Step` events: their fields."""
+
+    time_ns: Ints
+    step: Ints
+    program: Ints
+    strategy: Ints
+    dispatched_ns: Ints
+    examples: Ints
+
+
+class ReadyTable(TypedDict):
+    """`StepReady` events: their fields."""
+
+    step: Ints
+    strategy: Ints
+    ready_ns: list[list[int]]
+    resolution_ns: Ints
+
+
+class ShardingTable(TypedDict):
+    """`Sharding` events: their fields."""
+
+    time_ns: Ints
+    strategy: Ints
+    dataset: Ints
+    batch: Ints
+    epoch: Ints
+    bytes: Ints
+    wait_ns: Ints
+    transfer_ns: Ints
+    sizes: list[list[int]]
+    indices: list[bytes | None]
+    repeated: Ints
+    policy: list[str]
+    source: list[str]
+
+
+class ReductionTable(TypedDict):
+    """`Reduction` events: their fields."""
+
+    time_ns: Ints
+    strategy: Ints
+    bytes: Ints
+    duration_ns: Ints
+    array: Ints
+    call: Ints
+    verb: list[str]
+    op: list[str]
+    algorithm: list[str]
+    source: list[str]
+
+
+class CopyTable(TypedDict):
+    """`Copy` events: their fields."""
+
+    time_ns: Ints
+    strategy: Ints
+    bytes: Ints
+    duration_ns: Ints
+    waiting_ns: Ints
+    what: list[str]
+    direction: list[str]
+    source: list[str]
+
+
+class CostTable(TypedDict):
+    """`RecorderCost` events: their fields."""
+
+    time_ns: Ints
+    start_ns: Ints
+    events: Ints
+    emit_ns: Ints
+    log_ns: Ints
+    log_source: list[str]
+    writer_ns: Ints
+    watcher_ns: Ints
+    capture_ns: Ints
+
+
+def _table(kind: Callable[..., T], events: Iterable[Event]) -> T:
+    """Returns the fields of events as the columns of a table."""
+    columns: dict[str, object] = {}
+    for name, annotation in get_type_hints(kind).items():
+        values = [getattr(event, name) for event in events]
+        columns[name] = _ints(values) if annotation == Ints else values
+    return cast("T", columns)
+
+
+def _ints(numbers: list[int]) -> Ints:
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:  # a damaged file can hold any number
+        return np.array([min(number, _LARGEST) for number in numbers], np.int64)
+
 
 _MOST_EVENTS: Final = 5_000
 """Most events of a kind that are kept: the last ones."""
@@ -63,8 +152,6 @@ _MOST: Final[dict[type[Event], int]] = {
     Compile: 1_000,
     Capture: 16,
 }
-
-E = TypeVar("E", bound=Event)
 
 
 class NotFiniteMetric(NamedTuple):
@@ -346,12 +433,12 @@ class Evidence:
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
-            "steps": step_table(self._events(Step)),
-            "ready": ready_table(self._events(StepReady)),
-            "batches": sharding_table(self._events(Sharding)),
-            "reductions": reduction_table(self._events(Reduction)),
-            "copies": copy_table(self._events(Copy)),
-            "costs": cost_table(self._events(RecorderCost)),
+            "steps": _table(StepTable, self._kept[Step]),
+            "ready": _table(ReadyTable, self._kept[StepReady]),
+            "batches": _table(ShardingTable, self._kept[Sharding]),
+            "reductions": _table(ReductionTable, self._kept[Reduction]),
+            "copies": _table(CopyTable, self._kept[Copy]),
+            "costs": _table(CostTable, self._kept[RecorderCost]),
             "compiles": self._events(Compile),
             "captures": self._events(Capture),
             "placements": self._most_placed

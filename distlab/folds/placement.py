@@ -1,4 +1,4 @@
-"""Which variable lies on which device or parameter server, and its bytes there."""
+"""The device or parameter server of each variable, and its bytes there."""
 
 from __future__ import annotations
 

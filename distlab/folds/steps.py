@@ -10,7 +10,7 @@ import numpy as np
 from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
 from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
-from distlab.folds.joining.step_part import StepPart
+from distlab.folds.joining.members import StepPart
 
 _BIN_SECONDS = 0.25
 _MOST_BINS = 480

@@ -23,7 +23,7 @@ from distlab.events import (
 )
 from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
-from distlab.folds.joining.worker_name import MOST_WORKERS, worker_name
+from distlab.folds.joining.members import MOST_WORKERS, worker_name
 
 _KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, StepReady, DeviceSample)
 _MOST_STEPS: Final = 512

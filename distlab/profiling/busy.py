@@ -1,4 +1,4 @@
-"""How long devices were busy, from the times at which steps were dispatched and done.
+"""The busy time of devices, from the times at which steps were dispatched and done.
 
 A device finished a step at some time between two polls. Where the polls are far
 apart, because the program held Python's lock meanwhile, the usual duration of
@@ -15,8 +15,59 @@ from typing import Final, Literal
 import jax
 
 from distlab.devices import jax_internals, selection
+from distlab.devices.jax_internals import is_ready
+from distlab.devices.pieces import pieces
 from distlab.events import Capture, StepReady
-from distlab.profiling.watched_step import WatchedStep
+
+
+class WatchedStep:
+    """A step that was dispatched, and the times at which each device finished it.
+
+    Args:
+      step: Number of the step.
+      start_ns: Monotonic time at which it was dispatched.
+      result: One of its outputs.
+      devices: Number of this process's devices of the result.
+
+    Attributes:
+      step: Number of the step.
+      start_ns: Monotonic time at which it was dispatched.
+      unready_ns: Time of the last poll at which each device was not done, at first
+        `start_ns`.
+      ready_ns: Time of the first poll at which each device was done, 0 before.
+      donated: True when the result was donated to a later step before a poll found
+        it ready: then `ready_ns` is the time of the poll that found it donated.
+    """
+
+    def __init__(self, step: int, start_ns: int, result: jax.Array, devices: int) -> None:
+        self.step = step
+        self.start_ns = start_ns
+        self.unready_ns = [start_ns] * devices
+        self.ready_ns = [0] * devices
+        self.donated = False
+        self._result = result
+
+    def poll(self, now_ns: int, before: Sequence[int] | None = None) -> bool:
+        """Polls the devices that were not done; returns whether all are now."""
+        try:
+            if (before is None or all(before)) and is_ready(self._result):
+                self._all_ready(now_ns)
+                return True
+            for place, (_, piece) in enumerate(pieces(self._result)):
+                if self.ready_ns[place] or (before is not None and not before[place]):
+                    continue
+                if is_ready(piece):
+                    self.ready_ns[place] = now_ns
+                else:
+                    self.unready_ns[place] = now_ns
+        except RuntimeError:  # "Array has been deleted"
+            self.donated = True
+            self._all_ready(now_ns)
+        return all(self.ready_ns)
+
+    def _all_ready(self, now_ns: int) -> None:
+        self.ready_ns = [ready or now_ns for ready in self.ready_ns]
+
 
 _LOOK_AFTER: Final = 0.92
 """The share of the time until the expected end of a step after which it is polled."""
@@ -25,8 +76,8 @@ _LOOKS_IN_A_STEP: Final = 7
 """The most polls in the usual duration of a step."""
 
 _LONGER_THAN_PROFILED: Final = 1.25
-"""How many times as long as in a profile a step may usually take. Profiled steps take longer than
-others; but of those that a profile sees dispatched, some are computed after it."""
+"""The factor by which a step may usually take longer than in a profile. Profiled steps take longer
+than others; but of those that a profile sees dispatched, some are computed after it."""
 
 _POLL_AHEAD: Final = 32
 """Steps in flight whose devices are polled one by one: as many as JAX lets a device have."""
@@ -106,7 +157,7 @@ class StrategyActivity:
         else:
             end = self._dispatched_ns + self._interval_ns + usual
         left = end - now_ns
-        # The longer a step is overdue, the less a late poll matters beside it.
+        # The longer a step is overdue, the less a late poll matters.
         least = max(usual / _LOOKS_IN_A_STEP, -left / 2)
         return round(now_ns + max(_LOOK_AFTER * left, least))
 

@@ -31,7 +31,7 @@ SPANS_KEPT: Final = 4_096
 
 _PAUSE_SECONDS: Final = 0.001
 _PROBE_SECONDS: Final = 10.0
-"""How long a user's capture waits for the end of the recorder's."""
+"""The longest wait of a user's capture for the end of the recorder's."""
 
 _SHORTEST_PROBE_NS: Final = 40_000_000
 """CPU devices take turns on the machine's cores: a few milliseconds would show one turn."""

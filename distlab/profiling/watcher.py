@@ -9,11 +9,15 @@ a sample holds for the whole window.
 
 from __future__ import annotations
 
+import os
 import random
+import resource
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import jax
@@ -22,7 +26,6 @@ from distlab.devices import jax_internals
 from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.profiling.busy import StrategyActivity
 from distlab.profiling.helper_thread import HelperThread
-from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
 from distlab.profiling.nvml import gpu_use
 from distlab.profiling.own_lines import OwnLines
 
@@ -34,10 +37,10 @@ _COST_AT_FIRST: Final = 0.02
 """The share of a core that watching may use at first, the callers' part included."""
 
 _COST: Final = 0.005
-"""The share that it may use later. What steps take at first tells what they take later."""
+"""The share that it may use later. Steps take later what they take at first."""
 
 _FIRST_SECONDS: Final = 20.0
-"""How long watching may use the larger share, after the newest program was compiled."""
+"""The seconds of the larger share after the newest program was compiled."""
 
 _LONGEST_REST: Final = 1.0
 """The longest time between two windows, in seconds."""
@@ -49,7 +52,7 @@ _QUIET_WINDOWS: Final = 4
 """Windows without work that are reported before a strategy is no longer watched."""
 
 _LOOKS_BETWEEN: Final = 0.25
-"""How often a look at an idle device's program comes at a moment of its own."""
+"""The share of samples of an idle device's program that come at a moment of their own."""
 
 _SLEEP_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 0.1
@@ -92,6 +95,7 @@ class Watcher:
 
     Attributes:
       listening: True in a window, when every step is watched.
+      missed_step: True where a step was called between two windows, or as one was opened.
       callers_ns: Nanoseconds that callers of `watch` spent in windows so far.
     """
 
@@ -103,7 +107,7 @@ class Watcher:
         self._thread = HelperThread("distlab watcher", self._follow)
         self._inbox: deque[_Dispatched] = deque()
         self._compiled_s = time.monotonic()
-        self._missed_step = False
+        self.missed_step = False
         self.listening = True
         self.callers_ns = 0
         self._asleep = True
@@ -121,7 +125,7 @@ class Watcher:
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result` until it is ready, for some of the steps. Never waits."""
         if not self.listening:
-            self._missed_step = True
+            self.missed_step = True
             return
         began = time.perf_counter_ns()
         self._inbox.append((strategy, step, time_ns, _own(result)))
@@ -198,7 +202,7 @@ class Watcher:
         used = used_s / max((now_ns - began_ns) / 1e9, 1e-6)
         self._used += (used - self._used) / (_WINDOWS_AVERAGED if self._used else 1)
         # A step that was missed while the window was being opened makes its sample wrong.
-        whole = not self._missed_step
+        whole = not self.missed_step
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
             self.listening = False
@@ -237,7 +241,7 @@ class Watcher:
         if not self.listening:
             self._inbox.clear()
             self.listening = True
-            self._missed_step = False
+            self.missed_step = False
             return time.monotonic_ns()
         if self._activities:
             return self._edge_ns
@@ -314,3 +318,24 @@ class Watcher:
         interval = seconds / steps if steps else _CYCLE_SECONDS
         at_first = time.monotonic() - self._compiled_s < _FIRST_SECONDS
         self._plan = plan(interval, self._used, seconds, _COST_AT_FIRST if at_first else _COST)
+
+
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def process_memory_bytes() -> int:
+    """Returns the resident memory of this process; its peak where only that is known."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def device_memory_bytes(devices: Sequence[jax.Device]) -> list[int] | None:
+    """Returns the memory in use on each device, None where JAX does not report it (CPU)."""
+    stats = [device.memory_stats() for device in devices]
+    used = [None if stat is None else stat.get("bytes_in_use") for stat in stats]
+    known = [int(number) for number in used if number is not None]
+    return known if known and len(known) == len(used) else None

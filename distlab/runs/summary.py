@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypedDict
 
 from distlab.events import Event, Run, RunEnd, Strategy, Unknown
-from distlab.folds.joining.worker_name import MOST_WORKERS, worker_name
+from distlab.folds.joining.members import MOST_WORKERS, worker_name
 from distlab.runs.totals import Totals
 
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
@@ -60,7 +60,7 @@ class Summary(TypedDict):
 
 
 def gaps(summary: Summary) -> list[str]:
-    """Returns what a run lacks, in words: events that were lost, and files that are not there."""
+    """Returns texts about what a run lacks: events that were lost, and missing files."""
     lost, missing = summary["lost"], summary["missing"]
     return [
         *([f"{lost:,} {'event' if lost == 1 else 'events'} lost"] if lost else []),

@@ -150,40 +150,6 @@ def eager_mlp(steps: int, debugged: int | None = None) -> Loop:
     return run
 
 
-def eager_cnn(replicas: int, steps: int, *, by_options: bool = True) -> Loop:
-    def run(recording: dl.recording.Recording) -> None:
-        strategy = dl.TPUStrategy() if replicas == 8 else mirrored(replicas)
-        x, y = images(2 * replicas)
-        state, step = fitted(cnn())
-        state = strategy.replicate(state)
-        options = dl.RunOptions(run_eagerly=by_options)
-        data = dl.data.Dataset.from_tensor_slices((x, y)).repeat(steps).batch(len(x))
-        for number, (x, y) in enumerate(strategy.experimental_distribute_dataset(data)):
-            state, loss = strategy.run(step, args=(state, x, y), options=options)
-            if number % 10 == 0:
-                recording.log(loss=strategy.reduce("MEAN", loss, axis=None))
-
-    return run
-
-
-def eager_transformer(steps: int, *, every: int = 1) -> Loop:
-    """Evaluates; eagerly in each step, or in one among every so many."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = dl.OneDeviceStrategy("CPU:0")
-        x, y = tokens(2)
-        weights, logits = transformer()
-
-        def evaluate(weights: Any, x: Any, y: Any) -> Any:
-            return (logits(weights, x).argmax(axis=-1) == y).mean()
-
-        for number in range(steps):
-            options = dl.RunOptions(run_eagerly=number % every == 0)
-            strategy.run(evaluate, (weights, x, y), options=options)
-
-    return run
-
-
 # --- batches that hold next to nothing -----------------------------------------------------------
 
 
@@ -221,7 +187,7 @@ def epochs_of(examples: int, batch: int, epochs: int, **options: Any) -> Loop:
 
 
 def from_generator(pattern: Callable[[int], tuple[int, int]], steps: int) -> Loop:
-    """Batches of token ids whose examples and lengths a function of the step tells."""
+    """Batches of token ids whose examples and lengths a function of the step returns."""
 
     def run(_: dl.recording.Recording) -> None:
         strategy = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"])
@@ -258,26 +224,6 @@ def trials(number: int, steps: int, *, anew: bool) -> Loop:
             x = model.strategy.replicate(jnp.ones((4, 8)))
             for _step in range(steps):
                 model.strategy.run(model.train_step, args=(x,))
-
-    return run
-
-
-def folds(number: int, steps: int) -> Loop:
-    """Cross-validation: each fold makes its step, which holds the fold's own numbers."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = mirrored(4)
-        batch = own(strategy, images(16, side=4))
-        for fold in range(number):
-            state, step = fitted(cnn())
-            state = strategy.replicate(state)
-            classes = jnp.arange(10) != fold
-
-            def train(state: Any, x: Any, y: Any, classes: Any = classes, step: Any = step) -> Any:
-                return step(state, x * classes[y][:, None, None, None], y)
-
-            for _step in range(steps):
-                state, _loss = strategy.run(train, args=(state, *batch))
 
     return run
 
@@ -359,24 +305,6 @@ def jitted_by_hand(*, anew: bool) -> Loop:
     return run
 
 
-def scored_on_the_host(every: int) -> Loop:
-    """Counts words in Python after every so many steps."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = dl.OneDeviceStrategy("CPU:0")
-        weights, logits = transformer()
-        x, _y = tokens(64, 8)
-        for number in for_seconds(1.3):
-            best = np.asarray(strategy.run(lambda w, x: logits(w, x).argmax(axis=-1), (weights, x)))
-            if number % every == every - 1:
-                score(best)
-
-    def score(best: Any) -> float:
-        return sum(len(set(str(row).split(","))) for row in best.tolist() * 60) / len(best)
-
-    return run
-
-
 def saved(every: int, seconds: float) -> Loop:
     """Writes a checkpoint, which takes some time, after every so many steps."""
 
@@ -439,23 +367,12 @@ def heavy(work: int) -> Loop:
 
 FAULTS: dict[str, tuple[Loop, str, str]] = {
     "eager mlp": (eager_mlp(22), "eager_mode", "function MLP.train_step"),
-    "eager cnn by options": (eager_cnn(2, 22), "eager_mode", "function step"),
-    "eager transformer": (eager_transformer(21), "eager_mode", "function evaluate"),
     "each part batched": (
         by_parts([66] * 12, 64), "nearly_empty_batches", "dataset at loop_programs.py",
-    ),
-    "epochs of a batch and a bit": (
-        epochs_of(36, 32, 8),
-        *("nearly_empty_batches", "dataset at loop_programs.py"),
-    ),
-    "a generator flushes its rest": (
-        from_generator(lambda number: (32 if number % 2 else 2, 6), 24),
-        *("nearly_empty_batches", "dataset at loop_programs.py"),
     ),
     "a strategy for each trial": (
         trials(7, 6, anew=True), "mostly_compiling", "function MLP.train_step",
     ),
-    "a step for each fold": (folds(7, 6), "mostly_compiling", "function train"),
     "many lengths": (lengths(7, 6), "mostly_compiling", "function step"),
 }  # fmt: skip
 """Names of programs to what they do, the cause and the subject."""
@@ -468,28 +385,15 @@ WAITED_FOR: dict[str, tuple[Loop, str]] = {
 """Names of programs whose devices wait for them to what they do, and the line that takes long."""
 
 CLEAN: dict[str, Loop] = {
-    "three eager steps": eager_mlp(30, debugged=3),
     "fifteen eager steps, then compiled": eager_mlp(40, debugged=15),
-    "a short eager program": eager_cnn(2, 8),
-    "compiled by options": eager_cnn(8, 24, by_options=False),
-    "an eager step now and then": eager_transformer(40, every=10),
-    "parts of whole batches": by_parts([64] * 12, 64),
     "parts joined before": by_parts([66] * 12, 64, whole=True),
-    "one part with a rest": by_parts([64, 66, 64, 64, 64, 64, 66, 64, 64, 64, 64], 64),
     "a partial last batch": epochs_of(132, 32, 4),
-    "a last batch of one example": epochs_of(97, 32, 5),
-    "the rest is dropped": epochs_of(36, 32, 12, drop_remainder=True),
     "batches that grow": from_generator(lambda number: (4 if number < 12 else 32, 6), 24),
     "few long sequences": from_generator(lambda n: (32, 4) if n % 2 else (4, 32), 24),
     "one strategy for all trials": trials(9, 7, anew=False),
-    "lengths of a warm-up": lengths(4, 6, again=200),
-    "five steps": short_run(5),
     "thirty steps": short_run(30),
-    "a few folds": folds(3, 30),
     "garbage once": collected(100_000),
     "one jit for all steps": jitted_by_hand(anew=False),
-    "words now and then": scored_on_the_host(200),
-    "saved once": saved(20, 0.0),
     "small batches by hand": made_by_hand(8),
     "waits for its devices": heavy(400),
     "waits for short steps": heavy(20),

@@ -19,7 +19,7 @@ CODE_TO_CHANGE = {
     "eager_mode": r"run_functions_eagerly|run_eagerly|\.run\(",
     "mostly_compiling": r"\.run\(",
 }
-"""What is written in the line that advice names."""
+"""Code in the line that advice names."""
 
 OF_LOOPS = {"eager_mode", "nearly_empty_batches", "mostly_compiling", "recompilation", "host_bound"}
 
@@ -55,7 +55,7 @@ def test_faults_of_loops_are_named_with_their_subject_and_line(
 def test_the_line_for_which_the_devices_wait_is_known(
     name: str, recorder: RingRecorder, tmp_path: Path
 ) -> None:
-    """What is named depends on how busy the machine is; which line it is does not."""
+    """The cause depends on how busy the machine is; the line does not."""
     program, line = WAITED_FOR[name]
     with dl.record(tmp_path / "run") as recording:
         program(recording)

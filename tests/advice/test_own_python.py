@@ -1,4 +1,4 @@
-"""Which short loops advice calls slowed down by their own Python, from made-up events."""
+"""Short loops that their own Python slows down, from made-up events."""
 
 from __future__ import annotations
 

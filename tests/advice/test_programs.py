@@ -28,7 +28,7 @@ CODE_TO_CHANGE = {
     "slow_replica": r"def ",
     "uneven_batch": r"distribute_dataset",
 }
-"""What is written in the line that advice names."""
+"""Code in the line that advice names."""
 
 
 def found(program: Program, folder: Path) -> list[Advice]:
@@ -38,10 +38,8 @@ def found(program: Program, folder: Path) -> list[Advice]:
         return advise(run)
 
 
-def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() -> None:
-    assert len(FAULTS) >= 40
-    assert len(CLEAN) >= 40
-    # What recording costs depends on the machine: test_finders has it. Of several processes
+def test_every_cause_is_planted_here_or_elsewhere() -> None:
+    # Recording's cost depends on the machine: test_finders has it. Of several processes
     # test_slow_worker has the causes, and of wrong results test_wrong_results.
     elsewhere = {"recording_cost", "slow_worker", "slow_worker_input", "sparse_gradient"}
     elsewhere |= {cause for _, cause, _ in WRONG.values()}
@@ -49,10 +47,8 @@ def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() 
     assert {program.cause for program in FAULTS} == set(CAUSES) - elsewhere
 
 
-@pytest.mark.timeout(1_200)  # 55 programs, some of them again
-def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
-    recorder: RingRecorder, tmp_path: Path
-) -> None:
+@pytest.mark.timeout(600)  # some of the programs run again
+def test_faults_are_named_with_the_right_subject(recorder: RingRecorder, tmp_path: Path) -> None:
     missed: dict[str, list[tuple[str, str]]] = {}
     for program in FAULTS:
         # On a machine that does other things as well a profile may come at a bad moment.
@@ -70,7 +66,7 @@ def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
             assert 0 <= one.share <= 1
             if one.cause in CODE_TO_CHANGE and is_named(program, [one]):
                 assert re.search(CODE_TO_CHANGE[one.cause], code_at(one.source)), one
-    assert len(missed) <= 0.05 * len(FAULTS), missed
+    assert len(missed) <= 1, missed
 
 
 def is_named(program: Program, advice: list[Advice]) -> bool:

@@ -1,4 +1,4 @@
-"""What advice says that its remedy saves, from made-up events with exact times."""
+"""Savings of remedies, from made-up events with exact times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What advice says that its remedy saves is what the remedy saves, timed from outside."""
+"""Savings of remedies are those of a clock outside of distlab."""
 
 from __future__ import annotations
 

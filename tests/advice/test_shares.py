@@ -1,4 +1,4 @@
-"""The shares that advice tells are those that a program's own clock finds in the same steps."""
+"""The shares of advice are those that a program's own clock finds in the same steps."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Step = Callable[[], float]
 
 
 class Run(NamedTuple):
-    """What advice tells of a program, and what the program's clock found.
+    """Advice on a program, and the times of the program's own clock.
 
     Attributes:
-      advice: All that advice tells.
+      advice: All advice.
       share: The share of the loop's time that the calls took.
       call_ms: Their usual milliseconds in a step.
     """
@@ -479,5 +479,5 @@ def test_of_copies_between_devices_the_share_is_said_to_be_that_of_starting_them
 
 def test_of_a_run_that_does_not_tell_the_wait_from_the_copy_advice_says_so() -> None:
     one = copying("to_host")
-    assert one.text.endswith("This recording does not tell the wait for the value from the copy.")
+    assert one.text.endswith("In this recording the wait for the value is part of the copy.")
     assert "waiting_ms" not in one.evidence

@@ -105,7 +105,7 @@ def type_of(name: str) -> Any:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value, with all that it contains, has a type."""
+    """Returns whether a value, with all that it contains, has a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if hasattr(origin, "__value__"):  # an alias made by `type`, as NDArray is since NumPy 2.5
         return fits(value, origin.__value__[inner])

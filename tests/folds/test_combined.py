@@ -1,4 +1,4 @@
-"""What collectives combine, in words."""
+"""Texts of the values that collectives combine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from distlab.events import Collective, Step
-from distlab.folds._combined import combined
-from distlab.folds.reductions import Reductions
+from distlab.folds.reductions import Reductions, combined
 from tests.synthetic import compiled, steps
 
 

@@ -1,4 +1,4 @@
-"""What is kept for advice, of runs on few devices and on very many."""
+"""Evidence for advice, of runs on few devices and on very many."""
 
 from __future__ import annotations
 

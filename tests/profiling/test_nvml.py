@@ -1,4 +1,4 @@
-"""What NVML says of GPUs, from a library that stands in for it: this machine has no GPU."""
+"""NVML's numbers of GPUs, from a library that stands in for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeNvml:
     """The part of `pynvml` that is used, over GPUs with known numbers."""
 
     class NVMLError(Exception):
-        """What the library raises."""
+        """The library's exception."""
 
     def __init__(self, *, driver: bool = True) -> None:
         self.driver = driver

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.folds.joining.members import Members
-from distlab.folds.joining.profiles import Profiles
+from distlab.folds.joining.parts import Profiles
 from distlab.profiling.step_work import UNKNOWN, Operations, Program, StepWork, _times_a_step
 from distlab.recording import RingRecorder
 from tests.advice.test_finders import capture as made_up
@@ -106,7 +106,7 @@ def test_operations_that_come_in_another_order_on_one_device_are_the_same_work(
         for number in range(steps):
             begin = 10_000.0 * number + 5_000
             spans.append((begin, 10, "mark.1"))
-            # On device 3 those of the last step come before the one that tells steps.
+            # On device 3 those of the last step come before the one that bounds steps.
             first = begin - 4_000 if device == 3 and number == steps - 1 else begin + 100
             spans += [(first + 100 * run, 50, "dot.1") for run in range(runs)]
         operations.begin_thread()

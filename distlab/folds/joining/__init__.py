@@ -9,6 +9,6 @@ numbers, batches by theirs; clocks only place them in time.
 from __future__ import annotations
 
 from distlab.folds.joining.join import Join
-from distlab.folds.joining.step_part import StepPart
+from distlab.folds.joining.members import StepPart
 
 __all__ = ["Join", "StepPart"]

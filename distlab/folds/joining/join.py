@@ -33,16 +33,8 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-from distlab.folds.joining.batches import Batches
-from distlab.folds.joining.members import Members
-from distlab.folds.joining.metrics import Metrics
-from distlab.folds.joining.numbers import Numbers
-from distlab.folds.joining.placements import Placements
-from distlab.folds.joining.profiles import Profiles
-from distlab.folds.joining.ready_times import ReadyTimes
-from distlab.folds.joining.samples import Samples
-from distlab.folds.joining.step_part import StepPart
-from distlab.folds.joining.worker_name import worker_name
+from distlab.folds.joining.members import Members, Numbers, StepPart, worker_name
+from distlab.folds.joining.parts import Batches, Metrics, Placements, Profiles, ReadyTimes, Samples
 
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
 

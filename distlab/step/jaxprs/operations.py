@@ -44,7 +44,7 @@ _NOT_BY_ELEMENT: Final = re.compile(
 )
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-_OWN: Final = Path(__file__).parent.parent
+_OWN: Final = Path(__file__).parents[2]
 
 PMAP_AXIS: Final = "_internal_pmap_axis_name"
 """The axis over which JAX divides the work of `jax.pmap`."""
