@@ -14,10 +14,8 @@ from distlab.data.plan.engine import State
 from distlab.data.plan.plan import walk
 from distlab.data.plan.spec import refuse_dataset
 from distlab.data.sharding.worker_batches import global_batch_size
-from distlab.data.transforms.batch import Batch
+from distlab.data.transforms.batch import Batch, Rebatch
 from distlab.data.transforms.padded_batch import PaddedBatch
-from distlab.data.transforms.ragged_batch import RaggedBatch
-from distlab.data.transforms.rebatch import Rebatch
 
 Parts: TypeAlias = Sequence[Any] | np.ndarray
 """One component of a batch: an array (or `bytes`) for each replica, or one `(replicas, ...)`."""
@@ -129,7 +127,7 @@ def full_batch(dataset: Dataset) -> int | None:
     """Returns the size of full batches from the dataset's plan, without reading the data."""
     if isinstance(dataset.plan, Rebatch):
         return max(dataset.plan.sizes)
-    batches = (Batch, PaddedBatch, RaggedBatch, Rebatch)
+    batches = (Batch, PaddedBatch, Rebatch)
     if not any(isinstance(node, batches) for node in walk(dataset.plan)):
         return None
     return global_batch_size(dataset.plan)

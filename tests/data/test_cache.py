@@ -304,17 +304,8 @@ def test_saved_elements_are_loaded_with_their_specs(tmp_path: Path) -> None:
     assert list(Dataset.load(tmp_path / "pairs", pairs.element_spec)) == list(pairs)
 
 
-def test_a_snapshot_is_kept_for_later_programs(tmp_path: Path) -> None:
-    first, later = Counted(3), Counted(3)
-    assert lists(first.dataset.snapshot(tmp_path)) == [0, 10, 20]
-    assert lists(later.dataset.snapshot(str(tmp_path), compression=None)) == [0, 10, 20]
-    assert later.calls == 0
-
-
 def test_what_has_no_meaning_here_is_refused(tmp_path: Path) -> None:
     numbers = Dataset.range(3)
-    with pytest.raises(UnsupportedError, match="no meaning"):
-        numbers.snapshot(tmp_path, shard_func=lambda x: x)
     with pytest.raises(UnsupportedError, match="no meaning"):
         numbers.save(tmp_path, checkpoint_args={})
     with pytest.raises(InvalidArgumentError, match="with an end"):

@@ -47,8 +47,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     "padded": lambda _: Dataset.range(7).map(np.ones).shuffle(3, seed=1).padded_batch(3),
     "scan": lambda _: Dataset.range(7).shuffle(3, seed=1).scan(0, lambda s, x: (s + x, s)).batch(2),
     "take while": lambda _: Dataset.range(9).map(lambda x: x).take_while(lambda x: x < 4).repeat(2),
-    "unique": lambda _: Dataset.range(9).map(lambda x: x // 2).unique().repeat(2).batch(2),
-    "ignored errors": lambda _: Dataset.range(9).map(lambda x: 6 // (x % 3)).ignore_errors(),
     "groups": lambda _: (
         Dataset.range(11)
         .shuffle(4, seed=1)
@@ -74,9 +72,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
         Dataset.range(2).shuffle(2, seed=1).repeat(9),
         stop_on_empty_dataset=False,
     ).batch(2),
-    "resampled": lambda _: (
-        Dataset.range(40).rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], seed=3).batch(2)
-    ),
     "random": lambda _: Dataset.zip(Dataset.random(seed=4), Dataset.counter(3)).take(5).repeat(2),
     "random chunks": lambda _: Dataset.random(seed=4).take(2050).shard(500, 7),
     "parallel map": lambda _: (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, TensorSpec, as_dataset
+from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, TensorSpec
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 from tests.data.models import lists
 
@@ -34,7 +33,6 @@ def test_the_verbs_do_as_the_model(items: list[int], start: int) -> None:
     assert lists(dataset.take_while(lambda x: x != start)) == list(
         itertools.takewhile(lambda x: x != start, items)
     )
-    assert lists(dataset.unique()) == list(dict.fromkeys(items))
     assert len(list(dataset.scan(0, lambda s, x: (s, x)))) == len(items)
 
 
@@ -74,7 +72,6 @@ def test_scan_tells_its_specs_and_its_length() -> None:
     assert len(outputs) == 4
     assert Dataset.range(0).scan(0, lambda s, x: (s, x)).element_spec.dtype == np.int64
     assert Dataset.range(2).take_while(bool).cardinality() == UNKNOWN_CARDINALITY
-    assert Dataset.range(2).unique().cardinality() == UNKNOWN_CARDINALITY
 
 
 def test_each_iteration_begins_with_the_first_state() -> None:
@@ -92,59 +89,9 @@ def test_take_while_stays_ended() -> None:
         list(Dataset.range(4).batch(2).take_while(lambda x: x > 1))
 
 
-def test_unique_compares_whole_elements() -> None:
-    elements = Dataset.from_tensor_slices(([1, 1, 1, 2], ["a", "b", "a", "a"]))
-    assert list(elements.unique()) == [(1, b"a"), (1, b"b"), (2, b"a")]
-    rows = Dataset.from_tensor_slices([[1, 2], [1, 2], [2, 1]])
-    assert lists(rows.unique()) == [[1, 2], [2, 1]]
-
-
-def test_ignore_errors_leaves_out_what_fails(caplog: pytest.LogCaptureFixture) -> None:
-    inverse = Dataset.range(4).map(lambda x: 6 // int(x - 2))
-    with caplog.at_level(logging.WARNING, logger="distlab"):
-        assert lists(inverse.ignore_errors()) == [-3, -6, 6]
-        assert not caplog.messages
-        assert lists(inverse.ignore_errors(log_warning=True)) == [-3, -6, 6]
-    assert len(caplog.messages) == 1
-    assert "ZeroDivisionError" in caplog.messages[0]
-
-
-def test_ignore_errors_does_not_hide_an_input_that_can_not_go_on() -> None:
-    class Broken:
-        def __iter__(self) -> Any:
-            raise OSError("no such device")
-
-    with pytest.raises(OSError, match="no such device"):
-        list(as_dataset(Broken()).ignore_errors())
-
-
-def test_get_single_element_needs_exactly_one() -> None:
-    assert Dataset.range(1).get_single_element() == 0
-    for wrong in (Dataset.range(0), Dataset.range(2), Dataset.range(1).repeat()):
-        with pytest.raises(InvalidArgumentError, match="a dataset of one element"):
-            wrong.get_single_element()
-
-
-def test_resampled_classes_have_the_wanted_shares() -> None:
-    numbers = Dataset.range(8000)
-    for initial in ([0.75, 0.25], None):
-        balanced = numbers.rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], initial, seed=2)
-        pairs = list(balanced)
-        assert all(bool(number) == (x % 4 == 0) for number, x in pairs)
-        share = np.mean([number for number, _ in pairs])
-        assert abs(share - 0.5) < 0.03
-        assert len(pairs) > 3500
-    assert balanced.element_spec[0] == TensorSpec((), np.dtype(np.int32))
-
-
 @pytest.mark.parametrize(
     "misuse",
     [
-        lambda d: d.rejection_resample(bool, [0.5, 0.4]),
-        lambda d: d.rejection_resample(bool, [0.5, 0.5], [1.0]),
-        lambda d: d.rejection_resample(bool, "half"),
-        lambda d: list(d.rejection_resample(lambda x: x, [0.5, 0.5])),
-        lambda d: list(d.rejection_resample(lambda _: 0.5, [0.5, 0.5])),
         lambda d: d.scan(0, None),
         lambda d: d.reduce(0, None),
         lambda d: d.take_while(None),

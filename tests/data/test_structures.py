@@ -78,11 +78,8 @@ VERBS: dict[str, Callable[[Dataset], Dataset]] = {
     "cache": lambda d: d.filter(lambda *_: True).cache(),
     "scan": lambda d: d.scan(0, lambda state, element: (state, element)),
     "take_while": lambda d: d.take_while(lambda *_: True),
-    "unique": lambda d: d.unique(),
-    "ignore_errors": lambda d: d.ignore_errors(),
     "sample": lambda d: Dataset.sample_from_datasets([d, d.take(0)], seed=1),
     "choose": lambda d: Dataset.choose_from_datasets([d], Dataset.range(1).repeat(ROWS)),
-    "resample": lambda d: d.rejection_resample(lambda *_: 0, [1.0]).map(lambda _, element: element),
     "groups": lambda d: d.group_by_window(lambda *_: 0, lambda _, window: window, 2),
     "padded": lambda d: d.padded_batch(2).unbatch(),
     "parallel": lambda d: d.enumerate().map(lambda _, e: e, num_parallel_calls=2),
@@ -190,7 +187,7 @@ NUMBER, FRACTION, TEXT = np.int64(2**53 + 1), np.float32(0.5), "a"
 PAIR, NAMED = (np.int64(1), np.int64(2)), {"a": np.int64(1)}
 
 
-@pytest.mark.parametrize("verb", ["batch", "padded_batch", "ragged_batch"])
+@pytest.mark.parametrize("verb", ["batch", "padded_batch"])
 @pytest.mark.parametrize(
     ("first", "later", "error", "rule"),
     [

@@ -13,7 +13,6 @@ import pytest
 import distlab as dl
 from distlab.data import AutoShardPolicy, Dataset, Options, TextLineDataset, worker_batches
 from distlab.errors import InvalidArgumentError, NotBatchedError, StructureError
-from distlab.io import Ragged
 
 
 def _rows(n: Any) -> Any:
@@ -30,7 +29,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     ),
     "scan": lambda _: Dataset.range(11).scan(0, lambda s, x: (s + x, {"sum": s, "x": x})).batch(4),
     "take while": lambda _: Dataset.range(11).take_while(lambda x: x < 7).batch(4),
-    "unique": lambda _: Dataset.range(11).map(lambda x: x // 2).unique().batch(4),
     "sampled": lambda _: Dataset.sample_from_datasets(
         [Dataset.range(5), Dataset.range(10, 16)], seed=1
     ).batch(4),
@@ -45,12 +43,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     ),
     "buckets": lambda _: (
         Dataset.range(11).map(_rows).bucket_by_sequence_length(len, [3, 6], [4, 3, 2])
-    ),
-    "resampled": lambda _: (
-        Dataset.range(40)
-        .rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], seed=1)
-        .map(lambda number, x: {"class": number, "x": x})
-        .batch(4)
     ),
     "random": lambda _: Dataset.random(seed=1).map(lambda x: x % 1000).take(11).batch(4),
     "counter": lambda _: Dataset.counter(dtype=np.int32).batch(4).take(3),
@@ -78,21 +70,9 @@ def test_replicas_have_the_rows_of_each_batch(
         assert found == expected
 
 
-def test_ragged_and_padded_batches_go_through_a_step() -> None:
+def test_padded_batches_go_through_a_step() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    def mean_of_rows(batch: Any) -> Any:
-        values = jax.numpy.where(batch.mask, batch.dense, 0)
-        return values.sum() / batch.lengths.sum().clip(1)
-
     rows = Dataset.range(1, 8).map(_rows)
-    for batch in strategy.experimental_distribute_dataset(rows.ragged_batch(4)):
-        assert isinstance(batch, Ragged)
-        parts = strategy.experimental_local_results(strategy.run(mean_of_rows, args=(batch,)))
-        parts_of_batch = strategy.experimental_local_results(batch)
-        for part, mean in zip(parts_of_batch, parts, strict=True):
-            numbers = [n for row in part.to_list() for n in row]
-            np.testing.assert_allclose(mean, np.mean(numbers), rtol=1e-6)
 
     def total(batch: Any) -> Any:
         return batch.sum()
@@ -100,23 +80,6 @@ def test_ragged_and_padded_batches_go_through_a_step() -> None:
     padded = strategy.experimental_distribute_dataset(rows.padded_batch(4))
     totals = [int(strategy.reduce("SUM", strategy.run(total, args=(b,)), None)) for b in padded]
     assert totals == [1 + 4 + 9 + 16, 25 + 36 + 49]
-
-
-def test_ragged_batches_have_lengths_where_they_may_differ() -> None:
-    def features(n: Any) -> Any:
-        return {"ids": _rows(n), "n": n, "word": "w"}
-
-    batches = Dataset.range(1, 4).map(features).ragged_batch(2)
-    first = next(iter(batches))
-    assert first["ids"].to_list() == [[1], [2, 2]]
-    assert first["n"].tolist() == [1, 2]
-    assert first["word"].tolist() == [b"w", b"w"]
-    assert batches.element_spec["ids"].dense.shape == (None, None)
-    fixed = Dataset.from_tensor_slices(np.zeros((3, 2))).ragged_batch(2)
-    assert fixed.element_spec.shape == (None, 2)
-    assert [batch.shape for batch in fixed] == [(2, 2), (1, 2)]
-    with pytest.raises(InvalidArgumentError, match="Only the first dimension"):
-        list(Dataset.range(1, 3).map(lambda n: np.zeros((n, n))).ragged_batch(2))
 
 
 def _lines(folder: Path) -> TextLineDataset:

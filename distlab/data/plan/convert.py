@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from distlab.data.plan.memory import own
-from distlab.data.plan.nest import map_nest
-from distlab.data.verbs.planned import Planned
+from distlab.data.plan.nest import AnyDataset, map_nest
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_clause
 from distlab.values.nests import explain
@@ -54,7 +53,7 @@ def leaf_to_numpy(value: Any) -> Any:
         if not is_plain(value):
             raise StructureError(str(refusal_of(value, "A component of an element")))
         return _native(value) if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
-    if isinstance(value, bytes | Planned):
+    if isinstance(value, bytes | AnyDataset):
         return value  # a dataset can be a component
     if isinstance(value, str):
         return value.encode()

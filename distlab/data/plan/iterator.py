@@ -49,7 +49,7 @@ class Elements(Resumable, Iterator[Element]):
             if self._since == _NOTED_EVERY:
                 self._noted, self._since = self._reader.get_state(), 0
             try:
-                element: Element = next(self._reader)
+                element = next(self._reader)
             except BaseException as error:
                 if isinstance(error, Exception):
                     self._since += 1
@@ -147,8 +147,7 @@ class Elements(Resumable, Iterator[Element]):
 
     def _opened(self, passes: list[tuple[int, int]]) -> Reader:
         reading = Reading(dict(zip(self._shuffles, passes, strict=True)))
-        reader: Reader = iter(open_plan(self._plan, reading))
-        return reader
+        return open_plan(self._plan, reading)
 
 
 def _require_like(saved: Any, beginning: Any) -> None:
@@ -161,6 +160,9 @@ def _require_like(saved: Any, beginning: Any) -> None:
             )
         for key, position in beginning.items():
             _require_like(saved[key], position)
+    elif isinstance(saved, list) and isinstance(beginning, list):
+        for one, other in zip(saved, beginning, strict=False):
+            _require_like(one, other)
 
 
 class Values(Resumable, Iterator[Any]):

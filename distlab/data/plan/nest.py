@@ -5,6 +5,7 @@ Everything else, lists included, is a leaf.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -15,6 +16,15 @@ from distlab.text.shown import shown
 
 _KINDS: dict[type, str] = {}
 """The role of a type in a nest; kept, because every leaf needs it."""
+
+
+class AnyDataset(ABC):
+    """The base of `Dataset`, which may be a leaf of an element."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> Any:
+        """The operations that produce the elements."""
 
 
 def _kind(container: type) -> str:

@@ -1,8 +1,4 @@
-"""A function of each element, called by several threads, with the results in order.
-
-Grain's multithread_prefetch slices a dataset that is indexed; these streams are
-not, so elements are handed to a pool and results taken in turn.
-"""
+"""A function of each element, called by several threads, with the results in order."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from distlab.data.plan.engine import Element, Reader, State, Stream, require_own_threads
+from distlab.data.plan.engine import Element, Reader, State, require_own_threads
 
 _TRIAL = 8
 _WORTHWHILE_SECONDS = 5e-4
@@ -26,7 +22,7 @@ def cores() -> int:
 
 
 class Stopwatch:
-    """Sees whether calls take long, from the first ones."""
+    """An estimate of the time of a call, from the first ones."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -48,31 +44,16 @@ class Stopwatch:
         return result
 
 
-class ParallelMapped(Stream):
+class ParallelMapped(Reader):
     """The results of a function of each element, in order.
+
+    Reads ahead as many elements as it has threads. The position is that after the last
+    result, so that a restore computes those that were ready again.
 
     Args:
       parent: The elements.
       function: The function.
       threads: The number of threads; -1 for one each core, once calls take long.
-    """
-
-    def __init__(
-        self, parent: Stream, function: Callable[[Element], Element], threads: int
-    ) -> None:
-        super().__init__(parent)
-        self._function, self._threads = function, threads
-
-    def __iter__(self) -> Reader:
-        """Starts a pass."""
-        return _ParallelReader(iter(self._parent), self._function, self._threads)
-
-
-class _ParallelReader(Reader):
-    """Reads ahead as many elements as it has threads.
-
-    The position is that after the last result, so that a restore computes those that
-    were ready again.
     """
 
     def __init__(
@@ -87,6 +68,7 @@ class _ParallelReader(Reader):
         self._begin(parent.get_state())
 
     def __next__(self) -> Element:
+        """Returns the next result."""
         if self._watch is not None:
             if self._threads == 1 or not self._watch.says_parallel:
                 return self._serial(self._watch)
@@ -101,10 +83,11 @@ class _ParallelReader(Reader):
         return result.result()
 
     def get_state(self) -> State:
-        # Called one by one, elements are not read ahead.
+        """Returns the position; called one by one, elements are not read ahead."""
         return self._state if self._watch is None else self._parent.get_state()
 
     def set_state(self, state: State) -> None:
+        """Goes to a position."""
         for _, result in self._pending:
             result.cancel()
         self._parent.set_state(state)
@@ -116,7 +99,7 @@ class _ParallelReader(Reader):
         super().close()
 
     def _end_threads(self) -> None:
-        pool, self._pool = getattr(self, "_pool", None), None
+        pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -126,7 +109,7 @@ class _ParallelReader(Reader):
         self._ended = False
 
     def _serial(self, watch: Stopwatch) -> Element:
-        element: Element = next(self._parent)
+        element = next(self._parent)
         return watch.time(lambda: self._function(element))
 
     def _submit(self) -> None:

@@ -1,6 +1,6 @@
 """The plan of a dataset: immutable nodes, opened for each read.
 
-An iteration calls `open_plan`, which builds a stream for every node. Operations
+An iteration calls `open_plan`, which builds a reader for every node. Operations
 that do not depend on values (shuffle, repeat, take, skip, shard, batch and the
 like) over a source held in arrays run on positions; the values are fetched at
 the end, a whole batch with one index operation.
@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distlab.data.plan.engine import Element, Mapped, Stream
+from distlab.data.plan.engine import Element, Mapped, Reader
 from distlab.data.plan.nest import is_leaf, leaves, map_nest
-from distlab.data.plan.position_streams import PositionStream, RowStream
-from distlab.data.plan.positions import Ascending, Indices, Positions
+from distlab.data.plan.positions import Ascending, Indices, PositionReader, Positions
+from distlab.data.plan.spec import DatasetSpec, TensorSpec, zeros
 
 INFINITE_CARDINALITY = -1
 """`Dataset.cardinality()` of a dataset without end."""
@@ -51,8 +51,8 @@ class Reading:
         return replace(self, path=(*self.path, repetition))
 
 
-Opener: TypeAlias = "Callable[[Node, Reading], Stream]"
-"""Opens an input as a stream of values, or of their positions."""
+Opener: TypeAlias = "Callable[[Node, Reading], Reader]"
+"""Opens an input: its values, or their positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,10 @@ class Node(ABC):
         """The nodes it reads from."""
         return ()
 
-    @abstractmethod
     def with_inputs(self, *inputs: Node) -> Node:
-        """Returns this operation over other inputs."""
+        """Returns this operation over other inputs; itself if it has none."""
+        assert not inputs
+        return self
 
     @property
     @abstractmethod
@@ -80,7 +81,7 @@ class Node(ABC):
 
     @property
     def extent(self) -> int | None:
-        """The number of positions in the source, None without positions."""
+        """The number of positions in the source; None where positions would be ambiguous."""
         return None
 
     @property
@@ -94,8 +95,24 @@ class Node(ABC):
         return all(node.rereadable for node in self.inputs)
 
     @abstractmethod
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the elements, computed one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Several(Node):
+    """A node that reads several others."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The parts."""
+        return self.parts
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over other parts."""
+        return replace(self, parts=inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +149,6 @@ class Unary(Node):
 class Source(Node):
     """A source held in arrays: any position can be fetched at any time."""
 
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns itself: it has no inputs."""
-        assert not inputs
-        return self
-
     @property
     def extent(self) -> int | None:
         """The number of elements; None of one without end."""
@@ -161,7 +173,7 @@ class Source(Node):
     def gather(self, positions: Any) -> Any:
         """Returns the nest of values at positions (int64, of any shape)."""
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
         """Opens its values one by one."""
         return open_plan(self, reading)
 
@@ -202,14 +214,37 @@ def walk(node: Node) -> Iterator[Node]:
             waiting.extend(reversed(current.inputs))
 
 
-def open_plan(node: Node, reading: Reading) -> Stream:
+def open_plan(node: Node, reading: Reading) -> Reader:
     """Opens a plan for reading its values."""
     source = source_of(node)
     if source is None:
         return node.read(reading, open_plan)
     if is_plain(node):
-        return RowStream(functools.partial(start_positions, node, reading), source)
+        return PositionReader(functools.partial(start_positions, node, reading), source)
     return Mapped(_open_positions(node, reading), functools.partial(_fetch, source))
+
+
+def first_value(node: Node) -> Any:
+    """Returns the value of a node's first element, or zeros of its specs if it has none."""
+    first = next(open_plan(node, Reading(peek=True)), None)
+    return zeros(node.spec) if first is None else first.value
+
+
+def spec_of_results(source: Node, spec_of_result: Callable[[Any], Any]) -> Any:
+    """Returns the specs of a function's results, learned from that of a node's first element.
+
+    A first dimension is None when it equals that of a component whose own spec has None there.
+    """
+    value = first_value(source)
+    given = zip(leaves(source.spec), leaves(value), strict=True)
+    unknown = {value.shape[0] for spec, value in given if spec.rank and spec.shape[0] is None}
+
+    def forget_first(spec: TensorSpec | DatasetSpec) -> TensorSpec | DatasetSpec:
+        if isinstance(spec, TensorSpec) and spec.rank and spec.shape[0] in unknown:
+            return TensorSpec((None, *spec.shape[1:]), spec.dtype)
+        return spec
+
+    return map_nest(forget_first, spec_of_result(value))
 
 
 def source_of(node: Node) -> Source | None:
@@ -248,9 +283,9 @@ def start_positions(node: Node, reading: Reading) -> Positions:
     return Ascending(sys.maxsize if size == INFINITE_CARDINALITY else size)
 
 
-def _open_positions(node: Node, reading: Reading) -> Stream:
+def _open_positions(node: Node, reading: Reading) -> Reader:
     if is_plain(node):
-        return PositionStream(functools.partial(start_positions, node, reading))
+        return PositionReader(functools.partial(start_positions, node, reading))
     return node.read(reading, _open_positions)
 
 

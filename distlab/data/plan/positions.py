@@ -1,8 +1,8 @@
 """Orders of examples as index arithmetic, a whole chunk at a time.
 
-A dataset over arrays is an order of positions until a value is read. These
-streams compute that order: `take(n)` returns the next n positions (fewer only at
-the end), `skip(n)` passes over them.
+A dataset over arrays is an order of positions until a value is read. `Positions` compute
+that order: `take(n)` returns the next n positions (fewer only at the end), `skip(n)` passes
+over them. The readers at the end give one position, row or batch of them at a time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from distlab.data.plan.engine import Element, Reader, State
+from distlab.errors import InvalidArgumentError
+
 Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _NONE: Indices = np.empty(0, np.int64)
 _SKIP_CHUNK = 65_536
 _WINDOW_CHUNK = 4_096
+_CHUNK = 256
+_CHUNK_BYTES = 1 << 20
 
 
 class Positions(Protocol):
@@ -298,3 +303,104 @@ def skip_by_taking(positions: Positions, count: int) -> int:
         if got < chunk:
             break
     return passed
+
+
+class Rows(Protocol):
+    """A source of rows, held in arrays."""
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+
+    def split(self, positions: Indices) -> list[Any]:
+        """Returns the rows at positions, as separate values."""
+
+
+class _Counted(Reader):
+    """A reader of positions whose own position is the number of those before it."""
+
+    def __init__(self, start: Callable[[], Positions]) -> None:
+        super().__init__()
+        self._start = start
+        self._given = 0
+        self._positions: Positions | None = None
+
+    def get_state(self) -> State:
+        """Returns the number of positions so far."""
+        return {"given": self._given}
+
+    def set_state(self, state: State) -> None:
+        """Passes over as many positions."""
+        self._given, self._positions = state["given"], self._start()
+        passed = self._positions.skip(self._given)
+        if passed != self._given or self._given < 0:
+            raise InvalidArgumentError(
+                f"The position is after {self._given} elements, and this dataset has "
+                f"{max(passed, 0)} there. Restore it into an iterator over the data that it was "
+                "saved with."
+            )
+
+    def _take(self, count: int) -> Indices:
+        if self._positions is None:
+            self._positions = self._start()
+        return self._positions.take(count)
+
+
+class PositionReader(_Counted):
+    """Single positions in some order, or the rows of a source there, a chunk read ahead."""
+
+    def __init__(self, start: Callable[[], Positions], source: Rows | None = None) -> None:
+        super().__init__(start)
+        self._source = source
+        self._size = _CHUNK
+        if source is not None:
+            self._size = max(1, min(_CHUNK, _CHUNK_BYTES // max(1, source.row_bytes)))
+        self._chunk: list[Element] = []
+        self._next = 0
+
+    def __next__(self) -> Element:
+        """Returns the next position, or its row."""
+        if self._next == len(self._chunk):
+            self._chunk, self._next = self._read(), 0
+            if not self._chunk:
+                raise StopIteration
+        element = self._chunk[self._next]
+        self._next += 1
+        self._given += 1
+        return element
+
+    def set_state(self, state: State) -> None:
+        """Passes over positions, and forgets the chunk."""
+        super().set_state(state)
+        self._chunk, self._next = [], 0
+
+    @property
+    def of_positions(self) -> bool:
+        """Whether its elements are positions, and no rows yet."""
+        return self._source is None
+
+    def batched(self, size: int, *, drop_remainder: bool) -> Reader:
+        """Returns batches of these positions, each computed at once."""
+        return _BatchReader(self._start, size, drop_remainder=drop_remainder)
+
+    def _read(self) -> list[Element]:
+        positions = self._take(self._size)
+        if self._source is None:
+            return [Element(position, None) for position in positions]
+        rows = self._source.split(positions)
+        return [Element(row, positions[i : i + 1]) for i, row in enumerate(rows)]
+
+
+class _BatchReader(_Counted):
+    """The positions of one batch at a time."""
+
+    def __init__(self, start: Callable[[], Positions], size: int, *, drop_remainder: bool) -> None:
+        super().__init__(start)
+        self._size, self._drop = size, drop_remainder
+
+    def __next__(self) -> Element:
+        positions = self._take(self._size)
+        if not len(positions) or (self._drop and len(positions) < self._size):
+            raise StopIteration
+        self._given += len(positions)
+        return Element(positions, None)

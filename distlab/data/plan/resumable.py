@@ -1,22 +1,15 @@
-"""Iterators whose position can be saved, in Grain's words as well as in tf.data's."""
+"""Iterators whose position can be saved, by two names for each: tf.data's and Grain's."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
-
-import grain
 
 from distlab.data.plan.engine import State
 from distlab.uncopied import Uncopied
 
 
 class Resumable(Uncopied):
-    """An iterator with a position, which Grain and Orbax take for one of Grain's.
-
-    `grain.checkpoint.CheckpointSave(iterator)` and a `dl.train.Checkpoint(iterator=iterator)`
-    save its position.
-    """
+    """An iterator with a position, which `dl.train.Checkpoint(iterator=iterator)` saves."""
 
     _uncopied = (
         "An iterator of a dataset can't be copied or pickled: both would take from one source. "
@@ -59,13 +52,3 @@ class Resumable(Uncopied):
           True
         """
         self.restore(state)
-
-    def start_prefetch(self) -> None:
-        """Does nothing: reading ahead starts with the first element. Grain calls it."""
-
-    # What Orbax calls to save and load an item of a checkpoint, by `get_state` and `set_state`.
-    save: Any = grain.DatasetIterator.save
-    load: Any = grain.DatasetIterator.load
-
-
-grain.DatasetIterator.register(Resumable)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from distlab.data.plan.arguments import ChosenSeed
+from distlab.data.plan.engine import Element, Reader, State
 from distlab.data.plan.plan import Node, Reading, walk
 
 _CHUNK = 1024
@@ -32,7 +33,7 @@ class Seeded(Node):
 
     @property
     def window(self) -> int:
-        """From how many elements the first one is drawn; 0 where the choices are not of these."""
+        """The number of elements that the first one is drawn from; 0 for other choices."""
         return 0
 
     def next_pass(self) -> tuple[int, int]:
@@ -76,7 +77,7 @@ def _with_chosen_seeds(plan: Node) -> list[Seeded]:
     return [node for node in seeded if isinstance(node.seed, ChosenSeed)]
 
 
-class Draws:
+class Draws(Reader):
     """Numbers drawn a chunk at a time, so that any place is reached without those before it.
 
     Args:
@@ -84,18 +85,23 @@ class Draws:
     """
 
     def __init__(self, draw: Callable[[int, int], Any]) -> None:
+        super().__init__()
         self._draw = draw
         self._chunk: list[Any] = []
-        self.given = 0
+        self._given = 0
 
-    def next(self) -> Any:
+    def __next__(self) -> Element:
         """Returns the next number."""
-        number, place = divmod(self.given, _CHUNK)
+        number, place = divmod(self._given, _CHUNK)
         if not place or not self._chunk:
             self._chunk = list(self._draw(number, _CHUNK))
-        self.given += 1
-        return self._chunk[place]
+        self._given += 1
+        return Element(self._chunk[place], None)
 
-    def go_to(self, given: int) -> None:
-        """Goes to the place after `given` numbers."""
-        self.given, self._chunk = given, []
+    def get_state(self) -> State:
+        """Returns the number of numbers so far."""
+        return {"given": self._given}
+
+    def set_state(self, state: State) -> None:
+        """Goes to the place after as many."""
+        self._given, self._chunk = state["given"], []

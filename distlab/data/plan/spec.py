@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from distlab.data.plan.nest import is_leaf, leaves, map_nest, refuse_structures
-from distlab.data.verbs.planned import Planned
+from distlab.data.plan.nest import AnyDataset, is_leaf, leaves, map_nest, refuse_structures
 from distlab.errors import ArgumentTypeError, StructureError, ValueShapeError
 from distlab.text.shown import shown
 
@@ -146,7 +145,7 @@ def refuse_datasets(verb: str, nest: Any) -> None:
 
 def refuse_dataset(verb: str, leaf: Any) -> None:
     """Checks that a component, or its spec, is not that of a dataset."""
-    if isinstance(leaf, DatasetSpec | Planned):
+    if isinstance(leaf, DatasetSpec | AnyDataset):
         raise StructureError(
             f"{verb} needs components that are arrays, and one is a Dataset. Read it with "
             "flat_map first, for example flat_map(lambda window: window.batch(n))."
@@ -170,7 +169,7 @@ def require_one_dtype(verb: str, first: Any, second: Any) -> None:
 
 
 def _dtype_name(leaf: Any) -> str:
-    if isinstance(leaf, DatasetSpec | Planned):
+    if isinstance(leaf, DatasetSpec | AnyDataset):
         return "Dataset"
     return "object" if isinstance(leaf, bytes) else str(leaf.dtype)
 
@@ -208,7 +207,7 @@ def _zero_leaf(spec: TensorSpec | DatasetSpec) -> Any:
 def _leaf_spec(value: Any) -> TensorSpec | DatasetSpec:
     if isinstance(value, bytes):
         return TensorSpec((), np.dtype(object))
-    if isinstance(value, Planned):
+    if isinstance(value, AnyDataset):
         return DatasetSpec(value.plan.spec)
     return TensorSpec(value.shape, value.dtype)
 

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from distlab.data._dataset import Dataset
-from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.engine import Element, Reader
 from distlab.data.plan.plan import Node, Opener, Reading, Unary, walk
 from distlab.data.sharding.options import AutoShardPolicy
 from distlab.data.sources.files import Files
 from distlab.data.transforms.cache import FileCache
 from distlab.data.transforms.interleave import Interleave
+from distlab.data.transforms.order import Repeat, Shard, ShardHint, Shuffle
 from distlab.data.transforms.prefetch import Prefetch
-from distlab.data.transforms.repeat import Repeat
-from distlab.data.transforms.shard import Shard, ShardHint
-from distlab.data.transforms.shuffle import Shuffle
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 from distlab.text.shown import shown
 
@@ -171,28 +169,21 @@ class NotEmpty(Unary):
 
     num_workers: int
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the names."""
-        return _NotEmptyStream(open_input(self.input, reading), self.num_workers)
-
-
-class _NotEmptyStream(Stream):
-    def __init__(self, parent: Stream, num_workers: int) -> None:
-        super().__init__(parent)
-        self._num_workers = num_workers
-
-    def __iter__(self) -> Reader:
-        return _NotEmptyReader(iter(self._parent), self._num_workers)
+        return _NotEmptyReader(open_input(self.input, reading), self.num_workers)
 
 
 class _NotEmptyReader(Reader):
+    FIELDS = ("_empty",)
+
     def __init__(self, parent: Reader, num_workers: int) -> None:
         super().__init__(parent)
         self._num_workers = num_workers
         self._empty = True
 
     def __next__(self) -> Element:
-        element: Element | None = next(self._parent, None)
+        element = next(self._parent, None)
         if element is not None:
             self._empty = False
             return element
@@ -202,10 +193,3 @@ class _NotEmptyReader(Reader):
             f"There are fewer files than the {self._num_workers} workers, so that a worker has "
             "none. Use at least one file for each worker, or AutoShardPolicy.DATA."
         )
-
-    def get_state(self) -> State:
-        return {"empty": self._empty, "parent": self._parent.get_state()}
-
-    def set_state(self, state: State) -> None:
-        self._empty = state["empty"]
-        self._parent.set_state(state["parent"])

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from distlab.data._dataset import Dataset
-from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.engine import Element
 from distlab.data.plan.nest import leaves
-from distlab.data.plan.plan import Node, Opener, Order, Reading, Unary
-from distlab.data.plan.rows import row_count, rows
-from distlab.data.plan.spec import batch_spec, row_spec
+from distlab.data.plan.plan import Node, Unary
+from distlab.data.plan.rows import rows
 from distlab.data.sharding.auto_shard import auto_shard, effective_policy
 from distlab.data.sharding.options import AutoShardPolicy
-from distlab.data.transforms.batch import Batch
+from distlab.data.transforms.batch import Batch, Divide, Rebatch
 from distlab.data.transforms.cache import FileCache
-from distlab.data.transforms.concatenate import Concatenate
 from distlab.data.transforms.directed import Directed
-from distlab.data.transforms.filter import Filter
-from distlab.data.transforms.map import Map
+from distlab.data.transforms.elements import Filter, Map
+from distlab.data.transforms.order import Concatenate
 from distlab.data.transforms.padded_batch import PaddedBatch
-from distlab.data.transforms.ragged_batch import RaggedBatch
-from distlab.data.transforms.rebatch import Rebatch
 from distlab.errors import NotBatchedError
 
 
@@ -105,13 +100,12 @@ def global_batch_size(plan: Node) -> int | None:
     """
     node = plan
     while True:
-        if isinstance(node, Batch | PaddedBatch | RaggedBatch):
+        if isinstance(node, Batch | PaddedBatch):
             return node.size
         if isinstance(node, Rebatch):
             return node.sizes[0] if len(set(node.sizes)) == 1 else None
         if isinstance(node, Concatenate | Directed):
-            parts = node.parts if isinstance(node, Directed) else node.inputs
-            found = {global_batch_size(part) for part in parts}
+            found = {global_batch_size(part) for part in node.parts}
             return found.pop() if len(found) == 1 else None
         if not isinstance(node, Unary) or not _keeps_rows(node):
             break
@@ -123,71 +117,6 @@ def global_batch_size(plan: Node) -> int | None:
 def _keeps_rows(node: Unary) -> bool:
     """Returns whether elements keep their first dimension, as far as is known."""
     return type(node).spec is Unary.spec or isinstance(node, Map | Filter | FileCache)
-
-
-@dataclass(frozen=True, eq=False)
-class Divide(Order):
-    """Cuts each element into `parts` with equal numbers of rows; the last may be empty.
-
-    Of n rows the first parts have ceil(n / parts) each, until none are left.
-    """
-
-    parts: int
-
-    @property
-    def spec(self) -> Any:
-        """The specs of a part."""
-        return batch_spec(row_spec(self.input.spec), None)
-
-    @property
-    def cardinality(self) -> int:
-        """The input's, times the number of parts."""
-        size = self.input.cardinality
-        return size if size < 0 else size * self.parts
-
-    def rank(self, rank: int) -> int | None:
-        """The same; rows of the source's own elements have no positions."""
-        return rank or None
-
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
-        """Opens the parts."""
-        return _DivideStream(open_input(self.input, reading), self.parts)
-
-
-class _DivideStream(Stream):
-    def __init__(self, parent: Stream, parts: int) -> None:
-        super().__init__(parent)
-        self._parts = parts
-
-    def __iter__(self) -> Reader:
-        return _DivideReader(iter(self._parent), self._parts)
-
-
-class _DivideReader(Reader):
-    def __init__(self, parent: Reader, parts: int) -> None:
-        super().__init__(parent)
-        self._parts, self._next = parts, 0
-        self._before = parent.get_state()
-        self._element: Element | None = None
-
-    def __next__(self) -> Element:
-        if self._element is None or self._next == self._parts:
-            before = self._parent.get_state()
-            self._element, self._next = next(self._parent), 0
-            self._before = before
-        count = row_count(self._element)
-        share = -(-count // self._parts)
-        start = min(count, share * self._next)
-        self._next += 1
-        return rows(self._element, start, min(count, start + share))
-
-    def get_state(self) -> State:
-        return {"before": self._before, "next": self._next}
-
-    def set_state(self, state: State) -> None:
-        self._before, self._next = state["before"], state["next"]
-        self._parent.set_state(self._before)
-        self._element = next(self._parent, None) if self._next else None
 
 
 def _steps(dataset: Dataset, replicas: int) -> Iterator[tuple[Any, ...]]:

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import grain
-
 from distlab.data.plan.convert import to_own
-from distlab.data.plan.engine import Element, Mapped, Stream
+from distlab.data.plan.engine import Element, Mapped, Reader, Replayed
 from distlab.data.plan.nest import map_nest
 from distlab.data.plan.plan import (
     INFINITE_CARDINALITY,
@@ -19,8 +17,8 @@ from distlab.data.plan.plan import (
     Node,
     Opener,
     Reading,
+    open_plan,
 )
-from distlab.data.plan.replay import ReplayStream
 from distlab.data.plan.spec import TensorSpec, spec_of
 from distlab.errors import InvalidArgumentError, OneShotError, StructureError
 
@@ -31,15 +29,10 @@ class Adapted(Node):
 
     iterable: Iterable[Any]
 
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns itself: it has no inputs."""
-        assert not inputs
-        return self
-
     @functools.cached_property
     def spec(self) -> Any:
         """The spec of the first element, with None for first dimensions."""
-        first = next(iter(self.read(Reading(peek=True), _no_input)), None)
+        first = next(open_plan(self, Reading(peek=True)), None)
         if first is None:
             raise InvalidArgumentError(
                 f"This {type(self.iterable).__name__} has no elements, so their specs are unknown. "
@@ -63,14 +56,15 @@ class Adapted(Node):
 
     @property
     def rereadable(self) -> bool:
-        """Whether it is Grain's: another iteration may have another order."""
-        return isinstance(self.iterable, grain.IterDataset)
+        """Whether it is Grain's: another iteration of others may have another order."""
+        return _is_grains(self.iterable)
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
         """Opens the elements of an iteration."""
-        if isinstance(self.iterable, grain.IterDataset):
-            return Mapped(self.iterable, _wrap)  # keeps Grain's own positions
-        return ReplayStream(lambda: map(_element, iter(self.iterable)))
+        if self.rereadable:
+            # Its iterators have the methods of a Reader, and positions of their own.
+            return Mapped(iter(self.iterable), _wrap)  # type: ignore[arg-type]
+        return Replayed(lambda: map(_wrap, iter(self.iterable)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +79,16 @@ class OneShot(Adapted):
         """Not known."""
         return UNKNOWN_CARDINALITY
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Opens the elements that are left."""
-        return ReplayStream(functools.partial(self._start, reading))
+    @property
+    def rereadable(self) -> bool:
+        """No."""
+        return False
 
-    def _start(self, reading: Reading) -> Iterator[Any]:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
+        """Opens the elements that are left."""
+        return Replayed(functools.partial(self._start, reading))
+
+    def _start(self, reading: Reading) -> Iterator[Element]:
         if self._readings:
             raise OneShotError(
                 f"This {type(self.iterable).__name__} can be read only once, and was read before. "
@@ -101,7 +100,7 @@ class OneShot(Adapted):
         self._readings.append(reading)
         return self._consume()
 
-    def _peeked(self) -> Iterator[Any]:
+    def _peeked(self) -> Iterator[Element]:
         number = 0
         while number < len(self._peeks) or self._peek_one():
             yield self._peeks[number]
@@ -109,14 +108,14 @@ class OneShot(Adapted):
 
     def _peek_one(self) -> bool:
         for value in self.iterable:
-            self._peeks.append(_element(value))
+            self._peeks.append(_wrap(value))
             return True
         return False
 
-    def _consume(self) -> Iterator[Any]:
+    def _consume(self) -> Iterator[Element]:
         while self._peeks:
             yield self._peeks.pop(0)
-        yield from map(_element, self.iterable)
+        yield from map(_wrap, self.iterable)
 
 
 def adapted(source: Any) -> Node:
@@ -126,8 +125,6 @@ def adapted(source: Any) -> Node:
             f"A dataset must be an iterable of batches, got a {type(source).__name__} of data. "
             "Use distlab.data.Dataset.from_tensor_slices for a dataset of its rows."
         )
-    if isinstance(source, grain.IterDataset):
-        return Adapted(source)
     try:
         iterator = iter(source)
     except TypeError:
@@ -164,5 +161,7 @@ def _varying(spec: TensorSpec) -> TensorSpec:
     return TensorSpec((None, *spec.shape[1:]), spec.dtype) if spec.rank else spec
 
 
-def _no_input(node: Node, reading: Reading) -> Stream:
-    raise AssertionError(f"{node} has no input to open in {reading}")
+def _is_grains(iterable: Any) -> bool:
+    """Returns whether it is Grain's `IterDataset`, whose iterators have positions."""
+    grain = sys.modules.get("grain")
+    return grain is not None and isinstance(iterable, grain.IterDataset)

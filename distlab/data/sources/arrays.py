@@ -1,4 +1,4 @@
-"""Sources held in arrays: from_tensor_slices, from_tensors and range."""
+"""Sources of rows and numbers: from_tensor_slices, from_tensors, range, counter, random."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from distlab.data.plan.arguments import integer
 from distlab.data.plan.convert import to_numpy
+from distlab.data.plan.engine import Reader
 from distlab.data.plan.memory import aligned_empty, own_view
-from distlab.data.plan.nest import leaves, map_nest
-from distlab.data.plan.plan import INFINITE_CARDINALITY, Source
+from distlab.data.plan.nest import AnyDataset, leaves, map_nest
+from distlab.data.plan.plan import INFINITE_CARDINALITY, Opener, Reading, Source
+from distlab.data.plan.seeded import Draws, Seeded
 from distlab.data.plan.spec import TensorSpec, row_spec, spec_of
-from distlab.data.verbs.planned import Planned
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 from distlab.text.shown import shown
 
@@ -154,7 +155,7 @@ def _check_fits(verb: str, numbers: range, dtype: np.dtype[Any]) -> None:
 
 def _constant(value: Any) -> np.ndarray[Any, Any]:
     """Returns a read-only array: a copy, unless nobody can write into the array's memory."""
-    if isinstance(value, Planned):
+    if isinstance(value, AnyDataset):
         raise StructureError(
             "Components of from_tensors and from_tensor_slices must be arrays, got a Dataset. "
             "Use Dataset.zip for datasets side by side."
@@ -183,3 +184,26 @@ def _take(array: np.ndarray[Any, Any], positions: Any) -> np.ndarray[Any, Any]:
     rows: np.ndarray[Any, Any] = array.take(positions, axis=0, out=out, mode="clip")
     rows.flags.writeable = False
     return rows
+
+
+@dataclass(frozen=True, eq=False)
+class RandomNumbers(Seeded):
+    """Numbers drawn uniformly from 0 to 2**32 - 1, without end."""
+
+    @property
+    def spec(self) -> TensorSpec:
+        """An int64 scalar."""
+        return TensorSpec((), np.dtype(np.int64))
+
+    @property
+    def cardinality(self) -> int:
+        """Infinite."""
+        return INFINITE_CARDINALITY
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
+        """Opens the numbers."""
+        return Draws(
+            lambda chunk, count: self.generator(reading, chunk).integers(
+                0, 1 << 32, count, dtype=np.int64
+            )
+        )

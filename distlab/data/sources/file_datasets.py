@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar
 
 from distlab.data._dataset import Dataset
-from distlab.data.plan.arguments import integer
+from distlab.data.plan.arguments import checked
 from distlab.data.sources.files import Files, named_files, text_lines
 from distlab.io._files import checked_compression
 from distlab.io._records import tf_records
@@ -45,11 +45,8 @@ class _FileDataset(Dataset):
         """
         del buffer_size, name
         names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
-        count = 1
-        verb = type(self).__name__
-        reads: Any = num_parallel_reads
-        if reads is not None and integer(verb, "num_parallel_reads", reads) != -1:
-            count = integer(verb, "num_parallel_reads", reads, at_least=1)
+        (reads,) = checked(type(self).__name__, num_parallel_reads=num_parallel_reads)
+        count = 1 if reads in {None, -1} else reads
         compression = checked_compression(compression_type)
         super().__init__(Files(names.plan, self.PARSE, compression, count), names.options())
 

@@ -11,12 +11,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from distlab.data.plan.engine import Element, Stream
+from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Opener, Reading, Unary
-from distlab.data.plan.replay import ReplayStream
 from distlab.data.plan.spec import TensorSpec
 from distlab.data.sources import arrays as _arrays
-from distlab.data.transforms.interleave import InterleaveStream
+from distlab.data.transforms.interleave import InterleaveReader
 from distlab.errors import DataLossError, InvalidArgumentError
 from distlab.io._files import COMPRESSION_ERRORS, open_file, path_of
 from distlab.text.shown import shown
@@ -51,18 +50,19 @@ class Files(Unary):
         """None: their elements have no positions."""
         return None
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the files, `at_a_time` of them in turns."""
         names = open_input(self.input, reading)
-        return InterleaveStream(names, self._open, self.at_a_time, 1)
+        return InterleaveReader(names, self._open, self.at_a_time, 1)
 
-    def _open(self, number: int, name: Element) -> Stream:
+    def _open(self, number: int, name: Element) -> Reader:
         del number
-        return ReplayStream(functools.partial(self._elements, path_of(name.value)))
+        return Replayed(functools.partial(self._elements, path_of(name.value)))
 
-    def _elements(self, path: str) -> Iterator[bytes]:
+    def _elements(self, path: str) -> Iterator[Element]:
         with open_file(path, self.compression) as file:
-            yield from self.parse(file, path)
+            for value in self.parse(file, path):
+                yield Element(value, None)
 
 
 def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from distlab.data.plan.convert import leaf_to_numpy, to_own
-from distlab.data.plan.engine import Stream
+from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.memory import own
 from distlab.data.plan.nest import describe, is_namedtuple, leaves, map_nest
 from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
-from distlab.data.plan.replay import ReplayStream
 from distlab.data.plan.spec import TensorSpec, checked_dtype, spec_of
 from distlab.errors import (
     InvalidArgumentError,
@@ -59,11 +58,6 @@ class Generator(Node):
     _peeked: list[Any] = field(default_factory=list, init=False)
     """Values that were read from it for their spec, until it is read."""
 
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns itself: it has no inputs."""
-        assert not inputs
-        return self
-
     @functools.cached_property
     def spec(self) -> Any:
         """The signature's specs, or without shapes those of the first element."""
@@ -97,13 +91,13 @@ class Generator(Node):
         """No: another call may yield others, or wait for them."""
         return False
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
         """Opens the values of a new call."""
-        return ReplayStream(self._elements)
+        return Replayed(self._elements)
 
-    def _elements(self) -> Iterator[Any]:
+    def _elements(self) -> Iterator[Element]:
         for value in self._values():
-            yield self._element(value)
+            yield Element(self._element(value), None)
 
     def _element(self, value: Any) -> Any:
         return to_own(value) if self.signature is None else self._converted(value)

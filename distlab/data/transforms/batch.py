@@ -1,4 +1,4 @@
-"""batch: several elements stacked into one."""
+"""Elements as rows: batch, unbatch, rebatch, and the division over replicas."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from distlab.data.plan.engine import Element, Stream, stacked
+from distlab.data.plan.engine import Element, Reader, Stacked, State
 from distlab.data.plan.memory import aligned_empty
-from distlab.data.plan.nest import is_leaf, map_nest, refuse_structures
-from distlab.data.plan.plan import Opener, Order, Reading
-from distlab.data.plan.position_streams import PositionStream
-from distlab.data.plan.spec import batch_spec, refuse_dataset
+from distlab.data.plan.nest import is_leaf, leaves, map_nest, refuse_structures
+from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Opener, Order, Reading
+from distlab.data.plan.positions import PositionReader
+from distlab.data.plan.rows import join, require_rows, row, row_count, rows
+from distlab.data.plan.spec import batch_spec, refuse_dataset, row_spec
 from distlab.errors import InvalidArgumentError, ValueShapeError
 
 _STRING: Final = np.dtype(object)
@@ -41,12 +42,210 @@ class Batch(Order):
         """One more."""
         return rank + 1
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the batches."""
-        stream = open_input(self.input, reading)
-        if isinstance(stream, PositionStream):
-            return stream.batched(self.size, drop_remainder=self.drop_remainder)
-        return stacked(stream, self.size, stack, drop_remainder=self.drop_remainder)
+        reader = open_input(self.input, reading)
+        if isinstance(reader, PositionReader) and reader.of_positions:
+            return reader.batched(self.size, drop_remainder=self.drop_remainder)
+        return Stacked(reader, self.size, stack, drop_remainder=self.drop_remainder)
+
+
+@dataclass(frozen=True, eq=False)
+class Unbatch(Order):
+    """The rows of each element."""
+
+    def __post_init__(self) -> None:
+        """Checks that elements have rows, where that is known before they are read."""
+        require_rows("unbatch", self.input)
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of a row."""
+        return row_spec(self.input.spec)
+
+    @property
+    def cardinality(self) -> int:
+        """The number of rows, known if the first dimension is."""
+        size = self.input.cardinality
+        if size < 0:
+            return size
+        counts = {spec.shape[0] if spec.rank else None for spec in leaves(self.input.spec)}
+        count = counts.pop()
+        return UNKNOWN_CARDINALITY if counts or count is None else size * count
+
+    def rank(self, rank: int) -> int | None:
+        """One less; rows of the source's own elements have no positions."""
+        return rank - 1 if rank else None
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the rows."""
+        return _UnbatchReader(open_input(self.input, reading))
+
+
+@dataclass(frozen=True, eq=False)
+class Rebatch(Order):
+    """Divides the rows of all elements, in order, into batches of `sizes`, in turn."""
+
+    sizes: tuple[int, ...]
+    drop_remainder: bool
+
+    def __post_init__(self) -> None:
+        """Checks that elements have rows, where that is known before they are read."""
+        require_rows("rebatch", self.input)
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The input's, with a first dimension that is known if all batches share it."""
+        specs, size = self.input.spec, self.sizes[0]
+        whole = len(set(self.sizes)) == 1 and (self.drop_remainder or self._divides(size, specs))
+        return batch_spec(row_spec(specs), size if whole else None)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown, because the input's batches may have any sizes."""
+        return UNKNOWN_CARDINALITY
+
+    def _divides(self, size: int, specs: Any) -> bool:
+        """Returns whether each of the input's batches has a multiple of `size` rows."""
+        counts = {spec.shape[0] for spec in leaves(specs)}
+        return self.input.exact and all(count and size and count % size == 0 for count in counts)
+
+    def rank(self, rank: int) -> int | None:
+        """The same; rows of the source's own elements have no positions."""
+        return rank or None
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the new batches."""
+        return _RebatchReader(open_input(self.input, reading), self.sizes, drop=self.drop_remainder)
+
+
+@dataclass(frozen=True, eq=False)
+class Divide(Order):
+    """Cuts each element into `parts` with equal numbers of rows; the last may be empty.
+
+    Of n rows the first parts have ceil(n / parts) each, until none are left.
+    """
+
+    parts: int
+
+    @property
+    def spec(self) -> Any:
+        """The specs of a part."""
+        return batch_spec(row_spec(self.input.spec), None)
+
+    @property
+    def cardinality(self) -> int:
+        """The input's, times the number of parts."""
+        size = self.input.cardinality
+        return size if size < 0 else size * self.parts
+
+    def rank(self, rank: int) -> int | None:
+        """The same; rows of the source's own elements have no positions."""
+        return rank or None
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the parts."""
+        return _DivideReader(open_input(self.input, reading), self.parts)
+
+
+class _PartReader(Reader):
+    """Reads an element at a time, and returns parts of it; the last one stays at the end.
+
+    The position is that before the element, with the number of the next part or row in it.
+    """
+
+    def __init__(self, parent: Reader) -> None:
+        super().__init__(parent)
+        self._before = parent.get_state()
+        self._element: Element | None = None
+        self._next = self._count = 0
+
+    def get_state(self) -> State:
+        return {"before": self._before, "next": self._next}
+
+    def set_state(self, state: State) -> None:
+        self._before = state["before"]
+        self._parent.set_state(self._before)
+        self._element = None
+        self._count = self._next = 0
+        if state["next"] and self._load():
+            self._next = state["next"]
+
+    def _load(self) -> bool:
+        """Reads the next element; returns whether there was one."""
+        before = self._parent.get_state()
+        element = next(self._parent, None)
+        if element is None:
+            return False
+        self._before, self._element = before, element
+        self._count, self._next = row_count(element), 0
+        return True
+
+    def _loaded(self) -> Element:
+        assert self._element is not None
+        return self._element
+
+
+class _UnbatchReader(_PartReader):
+    def __next__(self) -> Element:
+        while self._next >= self._count:
+            if not self._load():
+                raise StopIteration
+        self._next += 1
+        return row(self._loaded(), self._next - 1)
+
+
+class _DivideReader(_PartReader):
+    def __init__(self, parent: Reader, parts: int) -> None:
+        super().__init__(parent)
+        self._parts = parts
+
+    def __next__(self) -> Element:
+        if (self._element is None or self._next == self._parts) and not self._load():
+            raise StopIteration
+        share = -(-self._count // self._parts)
+        start = min(self._count, share * self._next)
+        self._next += 1
+        return rows(self._loaded(), start, min(self._count, start + share))
+
+
+class _RebatchReader(_PartReader):
+    def __init__(self, parent: Reader, sizes: tuple[int, ...], *, drop: bool) -> None:
+        super().__init__(parent)
+        self._sizes, self._drop = sizes, drop
+        self._turn = 0
+
+    def __next__(self) -> Element:
+        size = self._sizes[self._turn % len(self._sizes)]
+        if size == 0:
+            if self._element is None and not self._load():
+                raise StopIteration
+            batch = rows(self._loaded(), 0, 0)
+        else:
+            parts = self._take(size)
+            taken = sum(row_count(part) for part in parts)
+            if not taken or (self._drop and taken < size):
+                raise StopIteration
+            batch = join(parts)
+        self._turn += 1
+        return batch
+
+    def get_state(self) -> State:
+        return {"turn": self._turn, **super().get_state()}
+
+    def set_state(self, state: State) -> None:
+        self._turn = state["turn"]
+        super().set_state(state)
+
+    def _take(self, size: int) -> list[Element]:
+        """Returns parts of elements with `size` rows together, fewer only at the end."""
+        parts: list[Element] = []
+        while size > 0 and (self._next < self._count or self._load()):
+            stop = min(self._next + size, self._count)
+            parts.append(rows(self._loaded(), self._next, stop))
+            size -= stop - self._next
+            self._next = stop
+        return parts
 
 
 def batch_count(elements: int, size: int, *, drop_remainder: bool) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.engine import Element, Reader, State
 from distlab.data.plan.memory import own
 from distlab.data.plan.nest import map_nest
 from distlab.data.plan.plan import (
@@ -68,7 +68,7 @@ class FixedOrder(PlainOrder):
         """Starts the positions of the first pass."""
         return upstream(first_pass(self.input, reading))
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the examples in the order of the first pass."""
         return open_input(self.input, first_pass(self.input, reading))
 
@@ -110,12 +110,12 @@ class MemoryCache(Unary):
 
     _memory: _Memory = field(default_factory=_Memory, init=False, repr=False)
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the elements, those that are kept if there are."""
         if reading.peek and self._memory.kept is None:
             return open_input(self.input, reading)
         source = functools.partial(_open_source, self.input, reading, open_input)
-        return _CacheStream(source, self._memory.open, self._memory.recorder)
+        return _CacheReader(source, self._memory.open, self._memory.recorder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +139,12 @@ class FileCache(Unary):
         kept = self.file.spec() if self.file.exists() and not self.input.exact else None
         return self.input.spec if kept is None else kept
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the elements, those in the files if there are."""
         if reading.peek and not self.file.exists():
             return open_input(self.input, reading)
         source = functools.partial(_open_source, self.input, reading, open_input)
-        return _CacheStream(source, self._open, self._recorder)
+        return _CacheReader(source, self._open, self._recorder)
 
     def for_part(self, part: str) -> FileCache:
         """Returns the cache of one worker's part, in files of its own."""
@@ -184,21 +184,7 @@ def _open_source(
     plan: Node, reading: Reading, open_input: Opener, seeds: Seeds | None
 ) -> tuple[Seeds, Reader]:
     chosen = seeds_of(plan, reading) if seeds is None else seeds
-    return chosen, iter(open_input(plan, first_pass(plan, reading, chosen)))
-
-
-class _CacheStream(Stream):
-    def __init__(
-        self,
-        open_source: Callable[[Seeds | None], tuple[Seeds, Reader]],
-        open_kept: Callable[[Seeds | None], Kept | None],
-        record: Callable[[Seeds], Recorder],
-    ) -> None:
-        super().__init__()
-        self._parts = (open_source, open_kept, record)
-
-    def __iter__(self) -> Reader:
-        return _CacheReader(*self._parts)
+    return chosen, open_input(plan, first_pass(plan, reading, chosen))
 
 
 class _CacheReader(Reader):
@@ -244,7 +230,6 @@ class _CacheReader(Reader):
     def close(self) -> None:
         """Ends the reading; what was not read to the end is not kept."""
         self._end()
-        super().close()
 
     def _begin(self, wanted: Seeds | None) -> None:
         kept = self._open_kept(wanted)
@@ -257,7 +242,7 @@ class _CacheReader(Reader):
     def _next_of_source(self) -> Element:
         assert self._source is not None
         try:
-            element: Element = next(self._source)
+            element = next(self._source)
         except StopIteration:
             if self._recorder is not None:
                 recorder, self._recorder = self._recorder, None

@@ -1,4 +1,4 @@
-"""The files of a cache: elements as records with checksums, and an index that says they are whole.
+"""The files of a cache: elements as records with checksums, and an index once they are whole.
 
 The index is written last, and takes its place at once. So a file without an index does
 not count, and one with an index is complete, or was damaged since.
@@ -11,14 +11,16 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
 
-from distlab.data.plan.engine import Element
+from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.nest import is_namedtuple, leaves, map_nest
+from distlab.data.plan.plan import Node, Opener, Reading
 from distlab.data.plan.spec import TensorSpec, refuse_datasets
 from distlab.errors import DataLossError, InvalidArgumentError, StructureError
 from distlab.io._files import name_file
@@ -28,7 +30,7 @@ _FORMAT = "distlab.data 1"
 
 
 class Index(msgspec.Struct, frozen=True):
-    """What the index says.
+    """The content of the index.
 
     Attributes:
       format: The version of the format.
@@ -249,3 +251,32 @@ def _without_sizes(tree: Any) -> Any:
         if kind in tree:
             return {kind: [_without_sizes(part) for part in tree[kind]]}
     return (tree["dtype"], len(cast("list[Any]", tree["shape"])))
+
+
+@dataclass(frozen=True, eq=False)
+class Saved(Node):
+    """The elements that `Dataset.save` wrote.
+
+    Attributes:
+      file: The file.
+      element_spec: The nest of specs of an element.
+      size: The number of elements.
+    """
+
+    file: CacheFile
+    element_spec: Any
+    size: int
+
+    @property
+    def spec(self) -> Any:
+        """The specs of an element."""
+        return self.element_spec
+
+    @property
+    def cardinality(self) -> int:
+        """The number of elements."""
+        return self.size
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
+        """Opens the elements."""
+        return Replayed(lambda: self.file.elements(self.element_spec))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from distlab.data.plan.engine import Element, Reader, State, Stream
+from distlab.data.plan.engine import Element, Mapped, Reader, State, Zipped
 from distlab.data.plan.plan import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
     Opener,
     Reading,
+    Several,
 )
 from distlab.data.plan.seeded import Draws, Seeded
 from distlab.data.plan.spec import common_spec, require_one_dtype
@@ -24,11 +25,10 @@ from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
-class Directed(Node):
+class Directed(Several):
     """Elements of `parts`, in an order that a subclass decides.
 
     Attributes:
-      parts: The nodes that are read.
       stop_on_empty: Whether to end when a part that is chosen has ended; otherwise
         that choice is skipped, and the end is that of the last part.
     """
@@ -36,17 +36,7 @@ class Directed(Node):
     VERB: ClassVar[str]
     """The method of `Dataset`, for messages."""
 
-    parts: tuple[Node, ...]
     stop_on_empty: bool
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The parts."""
-        return self.parts
-
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns this operation over other parts."""
-        return replace(self, parts=inputs)
 
     @functools.cached_property
     def spec(self) -> Any:
@@ -66,6 +56,37 @@ class Directed(Node):
         ends = not all(endless) if self.stop_on_empty else not any(endless)
         return UNKNOWN_CARDINALITY if ends else INFINITE_CARDINALITY
 
+    def _directed(self, reading: Reading, open_input: Opener, choices: Reader) -> Reader:
+        parts = [open_input(part, reading) for part in self.parts]
+        return _DirectedReader(self, parts, choices)
+
+
+@dataclass(frozen=True, eq=False)
+class _DirectedBy(Directed):
+    """A dataset decides.
+
+    Attributes:
+      by: A node whose elements decide on the choices.
+    """
+
+    by: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The parts and what decides."""
+        return (*self.parts, self.by)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over other parts and choices."""
+        return replace(self, parts=inputs[:-1], by=inputs[-1])
+
+    @property
+    def cardinality(self) -> int:
+        """Infinite if choices never come to an end, else unknown."""
+        if self.by.cardinality == INFINITE_CARDINALITY:
+            return super().cardinality
+        return UNKNOWN_CARDINALITY
+
 
 @dataclass(frozen=True, eq=False)
 class Sampled(Directed, Seeded):
@@ -78,7 +99,7 @@ class Sampled(Directed, Seeded):
     VERB = "sample_from_datasets"
     weights: tuple[float, ...]
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the sampled elements."""
         bounds = np.cumsum(self.weights)
         last = int(np.flatnonzero(self.weights)[-1])
@@ -88,100 +109,52 @@ class Sampled(Directed, Seeded):
             # Rounding may put a point on the last bound.
             return np.minimum(np.searchsorted(bounds, points, side="right"), last)
 
-        streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(self, streams, lambda: _DrawnChoices(Draws(draw)))
+        return self._directed(reading, open_input, Draws(draw))
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBy(Directed, Seeded):
-    """Chooses parts at random, by the weights that a dataset has for each choice.
-
-    Attributes:
-      weights: A node whose elements are the weights of the parts.
-    """
+class SampledBy(_DirectedBy, Seeded):
+    """Chooses parts at random, by the weights that a dataset has for each choice."""
 
     VERB = "sample_from_datasets"
-    weights: Node
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The parts and the weights."""
-        return (*self.parts, self.weights)
-
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns this operation over other parts and weights."""
-        return replace(self, parts=inputs[:-1], weights=inputs[-1])
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite if choices never come to an end, else unknown."""
-        if self.weights.cardinality != INFINITE_CARDINALITY:
-            return UNKNOWN_CARDINALITY
-        return super().cardinality
-
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the sampled elements."""
-        draws = functools.partial(self._points, reading)
-        weights = open_input(self.weights, reading)
+        points = Draws(lambda chunk, count: self.generator(reading, chunk).random(count))
+        choices = Zipped([open_input(self.by, reading), points], self._choice)
+        return self._directed(reading, open_input, choices)
 
-        def choices() -> Choices:
-            points = Draws(draws)
-            return _ReadChoices(iter(weights), lambda value: self._choice(value, points), points)
-
-        streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(self, streams, choices)
-
-    def _points(self, reading: Reading, chunk: int, count: int) -> Any:
-        return self.generator(reading, chunk).random(count)
-
-    def _choice(self, value: Any, points: Draws) -> int:
-        weights = checked_weights(value, len(self.parts))
+    def _choice(self, elements: Sequence[Element]) -> Element:
+        weights = checked_weights(elements[0].value, len(self.parts))
         bounds = np.cumsum(weights)
-        place = int(np.searchsorted(bounds, points.next() * bounds[-1], side="right"))
-        return min(place, int(np.flatnonzero(weights)[-1]))
+        place = int(np.searchsorted(bounds, elements[1].value * bounds[-1], side="right"))
+        return Element(min(place, int(np.flatnonzero(weights)[-1])), None)
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Directed):
-    """Chooses the parts that a dataset of their numbers names.
-
-    Attributes:
-      choice: A node whose elements are numbers of parts.
-    """
+class Chosen(_DirectedBy):
+    """Chooses the parts that a dataset of their numbers names."""
 
     VERB = "choose_from_datasets"
-    choice: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The parts and the choices."""
-        return (*self.parts, self.choice)
-
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns this operation over other parts and choices."""
-        return replace(self, parts=inputs[:-1], choice=inputs[-1])
 
     @property
     def cardinality(self) -> int:
-        """Infinite if choices never come to an end, else unknown."""
-        if self.choice.cardinality != INFINITE_CARDINALITY:
-            return 0 if self.choice.cardinality == 0 else UNKNOWN_CARDINALITY
-        return super().cardinality
+        """None without choices; else as for samples."""
+        return 0 if self.by.cardinality == 0 else super().cardinality
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the chosen elements."""
-        choice = open_input(self.choice, reading)
-        streams = [open_input(part, reading) for part in self.parts]
-        return _DirectedStream(self, streams, lambda: _ReadChoices(iter(choice), self._number))
+        choices = Mapped(open_input(self.by, reading), self._number)
+        return self._directed(reading, open_input, choices)
 
-    def _number(self, value: Any) -> int:
-        array = np.asarray(value)
+    def _number(self, element: Element) -> Element:
+        array = np.asarray(element.value)
         if array.ndim or array.dtype.kind not in "iu" or not 0 <= array < len(self.parts):
             raise InvalidArgumentError(
                 "Elements of choice_dataset must be integers from 0 to "
-                f"{len(self.parts) - 1}, the numbers of the datasets, got {shown(value)}"
+                f"{len(self.parts) - 1}, the numbers of the datasets, got {shown(element.value)}"
             )
-        return int(array)
+        return Element(int(array), None)
 
 
 def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -197,84 +170,16 @@ def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.flo
         )
     if not array.any():
         raise InvalidArgumentError(
-            "A weight of sample_from_datasets must be positive, got only zeros. Give a dataset "
-            "that is to be read a positive weight."
+            "At least one weight of sample_from_datasets must be positive, got only zeros."
         )
     return array
 
 
-class Choices(Protocol):
-    """An iterator over numbers of parts, with a position."""
-
-    def __next__(self) -> int:
-        """Returns the next number."""
-
-    def get_state(self) -> State:
-        """Returns the position."""
-
-    def set_state(self, state: State) -> None:
-        """Goes to a position."""
-
-    def close(self) -> None:
-        """Ends the reading."""
-
-
-class _DrawnChoices:
-    def __init__(self, draws: Draws) -> None:
-        self._draws = draws
-
-    def __next__(self) -> int:
-        return int(self._draws.next())
-
-    def get_state(self) -> State:
-        return {"given": self._draws.given}
-
-    def set_state(self, state: State) -> None:
-        self._draws.go_to(state["given"])
-
-    def close(self) -> None:
-        pass
-
-
-class _ReadChoices:
-    """Numbers that a function makes of a reader's values, some with random points."""
-
-    def __init__(
-        self, reader: Reader, number: Callable[[Any], int], points: Draws | None = None
-    ) -> None:
-        self._reader, self._number, self._points = reader, number, points
-
-    def __next__(self) -> int:
-        return self._number(next(self._reader).value)
-
-    def get_state(self) -> State:
-        given = 0 if self._points is None else self._points.given
-        return {"given": given, "reader": self._reader.get_state()}
-
-    def set_state(self, state: State) -> None:
-        self._reader.set_state(state["reader"])
-        if self._points is not None:
-            self._points.go_to(state["given"])
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-class _DirectedStream(Stream):
-    def __init__(
-        self, node: Directed, parts: list[Stream], make_choices: Callable[[], Choices]
-    ) -> None:
-        super().__init__(parts)
-        self._node, self._make_choices = node, make_choices
-
-    def __iter__(self) -> Reader:
-        readers = [iter(part) for part in self._parents]
-        return _DirectedReader(self._node, readers, self._make_choices())
-
-
 class _DirectedReader(Reader):
-    def __init__(self, node: Directed, parts: list[Reader], choices: Choices) -> None:
-        super().__init__(parts)
+    FIELDS = ("_open",)
+
+    def __init__(self, node: Directed, parts: list[Reader], choices: Reader) -> None:
+        super().__init__(*parts, choices)
         self._choices, self._stop_on_empty, self._verb = choices, node.stop_on_empty, node.VERB
         self._open = [True] * len(parts)
         self._first: Element | None = None
@@ -282,10 +187,10 @@ class _DirectedReader(Reader):
 
     def __next__(self) -> Element:
         while any(self._open):
-            number = next(self._choices)
+            number: int = next(self._choices).value
             if not self._open[number]:
                 continue
-            element: Element | None = next(self._parents[number], None)
+            element = next(self._parents[number], None)
             if element is not None:
                 if number in self._not_compared:
                     self._compare(number, element)
@@ -303,21 +208,7 @@ class _DirectedReader(Reader):
         self._not_compared.remove(number)
 
     def get_state(self) -> State:
-        return {
-            "open": list(self._open),
-            "choices": self._choices.get_state(),
-            "parts": [part.get_state() for part in self._parents],
-        }
+        return {**super().get_state(), "open": list(self._open)}
 
     def set_state(self, state: State) -> None:
-        self._open = list(state["open"])
-        self._choices.set_state(state["choices"])
-        for part, position in zip(self._parents, state["parts"], strict=True):
-            part.set_state(position)
-
-    def close(self) -> None:
-        """Closes the parts and what chooses them."""
-        choices = getattr(self, "_choices", None)
-        if choices is not None:
-            choices.close()
-        super().close()
+        super().set_state({**state, "open": list(state["open"])})

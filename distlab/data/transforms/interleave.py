@@ -7,16 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from distlab.data.plan.engine import Element, Reader, State, Stream
-from distlab.data.plan.first_result import spec_of_results
+from distlab.data.plan.engine import Element, Reader, State
 from distlab.data.plan.nest import call_with
 from distlab.data.plan.parallel import Stopwatch
-from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary, open_plan
-from distlab.data.plan.spec import zeros
-from distlab.data.transforms.prefetch import PrefetchStream, begin
+from distlab.data.plan.plan import (
+    UNKNOWN_CARDINALITY,
+    Node,
+    Opener,
+    Reading,
+    Unary,
+    first_value,
+    open_plan,
+    spec_of_results,
+)
+from distlab.data.transforms.prefetch import PrefetchReader
 from distlab.errors import StructureError
 
-OpenPart = Callable[[int, Element], Stream]
+OpenPart = Callable[[int, Element], Reader]
 """Opens the part for an element, with the element's number."""
 
 
@@ -59,17 +66,16 @@ class Interleave(Unary):
 
     def example(self) -> Node:
         """Returns the plan for the input's first element, or for zeros without one."""
-        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
-        return self._make(zeros(self.input.spec) if first is None else first.value)
+        return self._make(first_value(self.input))
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the elements of all datasets."""
 
-        def open_part(number: int, element: Element) -> Stream:
+        def open_part(number: int, element: Element) -> Reader:
             return open_plan(self._make(element.value), reading.within(number))
 
         outer = open_input(self.input, reading)
-        return InterleaveStream(
+        return InterleaveReader(
             outer, open_part, self.cycle_length, self.block_length, self.threads
         )
 
@@ -94,33 +100,6 @@ def plan_maker(verb: str, make_dataset: Callable[..., Any]) -> Callable[..., Nod
     return make
 
 
-class InterleaveStream(Stream):
-    """The elements of parts, which are opened in order of the outer elements."""
-
-    def __init__(
-        self,
-        outer: Stream,
-        open_part: OpenPart,
-        cycle_length: int,
-        block_length: int,
-        threads: int | None = None,
-    ) -> None:
-        super().__init__(outer)
-        self._open_part = open_part
-        self._cycle_length, self._block_length = cycle_length, block_length
-        self._threads = threads
-
-    def __iter__(self) -> Reader:
-        """Starts a pass."""
-        return _InterleaveReader(
-            iter(self._parent),
-            self._open_part,
-            self._cycle_length,
-            self._block_length,
-            self._threads,
-        )
-
-
 @dataclass
 class _Part:
     """An open part, with the state needed to open it again."""
@@ -130,8 +109,11 @@ class _Part:
     reader: Reader
 
 
-class _InterleaveReader(Reader):
-    """Cycles through the slots as tf.data does: a part that ends passes its turn on."""
+class InterleaveReader(Reader):
+    """The elements of parts, which are opened in order of the outer elements.
+
+    Cycles through the slots as tf.data does: a part that ends passes its turn on.
+    """
 
     def __init__(
         self,
@@ -139,7 +121,7 @@ class _InterleaveReader(Reader):
         open_part: OpenPart,
         cycle_length: int,
         block_length: int,
-        threads: int | None,
+        threads: int | None = None,
     ) -> None:
         super().__init__(outer)
         self._open_part = open_part
@@ -151,6 +133,7 @@ class _InterleaveReader(Reader):
         self._outer_ended = False
 
     def __next__(self) -> Element:
+        """Returns the next element."""
         if not self._opened:
             for slot in range(min(self._threads, len(self._slots))):
                 self._open_next(slot)
@@ -177,6 +160,7 @@ class _InterleaveReader(Reader):
         raise StopIteration
 
     def get_state(self) -> State:
+        """Returns the positions of the outer reader and of the open parts."""
         return {
             "outer": self._parent.get_state(),
             "outer_ended": self._outer_ended,
@@ -187,6 +171,7 @@ class _InterleaveReader(Reader):
         }
 
     def set_state(self, state: State) -> None:
+        """Opens the parts again, at their positions."""
         self._close_parts()
         self._slots = [
             slot and self._reopen(number, *slot) for number, slot in enumerate(state["slots"])
@@ -201,43 +186,50 @@ class _InterleaveReader(Reader):
         super().close()
 
     def _close_parts(self) -> None:
-        for part in getattr(self, "_slots", ()):
+        for part in self._slots:
             if part is not None:
                 part.reader.close()
 
     def _read(self, reader: Reader) -> Element:
         return reader.__next__() if self._watch is None else self._watch.time(reader.__next__)
 
-    def _start(self, slot: int, stream: Stream) -> Reader:
+    def _start(self, slot: int, open_part: Callable[[], Reader]) -> Reader:
         """Starts a part; a thread reads it ahead if its slot has one."""
         if self._watch is not None and self._watch.says_parallel:
             self._threads, self._watch = len(self._slots), None
         if slot >= self._threads:
-            return iter(stream)
-        return iter(PrefetchStream(stream, self._block_length + 1))
+            return open_part()
+        return PrefetchReader(open_part, self._block_length + 1)
 
     def _open_next(self, slot: int) -> bool:
         """Opens the next part in a slot; returns whether there was one."""
         if self._outer_ended:
             return False
         before = self._parent.get_state()
-        element: Element | None = next(self._parent, None)
+        element = next(self._parent, None)
         if element is None:
             self._outer_ended = True
             return False
-        reader = self._start(slot, self._open_part(self._opened, element))
-        begin(reader)
+        reader = self._start(slot, functools.partial(self._open_part, self._opened, element))
+        _begin(reader)
         self._slots[slot] = _Part(self._opened, before, reader)
         self._opened += 1
         return True
 
     def _reopen(self, slot: int, number: int, before: State, position: State) -> _Part:
         self._parent.set_state(before)
-        reader = self._start(slot, self._open_part(number, next(self._parent)))
+        element = next(self._parent)
+        reader = self._start(slot, functools.partial(self._open_part, number, element))
         reader.set_state(position)
-        begin(reader)
+        _begin(reader)
         return _Part(number, before, reader)
 
     def _advance(self) -> None:
         self._slot = (self._slot + 1) % len(self._slots)
         self._taken = 0
+
+
+def _begin(reader: Reader) -> None:
+    """Starts to read ahead, if the reader is one that does."""
+    if isinstance(reader, PrefetchReader):
+        reader.begin()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from distlab.data.plan.convert import leaf_to_numpy
-from distlab.data.plan.engine import Element, Stream, stacked
+from distlab.data.plan.engine import Element, Reader, Stacked
 from distlab.data.plan.memory import aligned_empty
 from distlab.data.plan.nest import describe, is_leaf, leaves, map_nest
 from distlab.data.plan.plan import Opener, Reading, Unary
@@ -64,10 +64,10 @@ class PaddedBatch(Unary):
         """The number of batches."""
         return batch_count(self.input.cardinality, self.size, drop_remainder=self.drop_remainder)
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the batches."""
-        stream = open_input(self.input, reading)
-        return stacked(stream, self.size, self._stack, drop_remainder=self.drop_remainder)
+        reader = open_input(self.input, reading)
+        return Stacked(reader, self.size, self._stack, drop_remainder=self.drop_remainder)
 
     def _stack(self, elements: Sequence[Element]) -> Element:
         first = elements[0].value
@@ -150,11 +150,8 @@ def _check_shape(target: Shape, shape: Shape) -> None:
 
 
 def _stack_padded(shapes: Iterator[Shape | None], values: Iterator[Any], *parts: Any) -> Any:
-    return pad_leaf(*parts, target=next(shapes), value=next(values))
-
-
-def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any:
     """Pads the values of one component to one shape, and stacks them."""
+    target, value = next(shapes), next(values)
     require_alike("padded_batch", parts)
     parts = tuple(_scalar_string(part) if isinstance(part, bytes) else part for part in parts)
     rank = parts[0].ndim
@@ -177,7 +174,7 @@ def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> 
     dtype = parts[0].dtype
     full = (len(parts), *shape)
     batch = np.empty(full, dtype) if dtype.kind == "O" else aligned_empty(full, dtype)
-    filler = padding(value, dtype)
+    filler = _padding(value, dtype)
     for row, part in zip(batch, parts, strict=True) if shape else ():
         if part.shape != shape:
             row[...] = filler
@@ -188,7 +185,7 @@ def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> 
     return batch
 
 
-def padding(value: Any, dtype: np.dtype[Any]) -> Any:
+def _padding(value: Any, dtype: np.dtype[Any]) -> Any:
     """Returns the padding value of a component."""
     if value is None:
         return b"" if dtype.kind == "O" else np.zeros((), dtype)

@@ -1,19 +1,19 @@
 """prefetch: elements prepared ahead by a thread.
 
-Grain's own thread prefetch is not used: its consumer waits without limit when the
-producer dies of a `BaseException`, and its close waits for a source that may
-never return another element.
+A consumer never waits for a thread that has died, and a close never for a source that may
+not return another element.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from distlab.data.plan.engine import Element, Reader, State, Stream, require_own_threads
+from distlab.data.plan.engine import Element, Reader, State, require_own_threads
 from distlab.data.plan.plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
 from distlab.threads import Thread, Wake
@@ -28,41 +28,28 @@ class Prefetch(Unary):
 
     size: int
 
-    def read(self, reading: Reading, open_input: Opener) -> Stream:
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the prefetched elements."""
         size = _AUTOMATIC if self.size < 0 else self.size
-        stream = open_input(self.input, reading)
-        return PrefetchStream(stream, size) if size else stream
+        open_one = functools.partial(open_input, self.input, reading)
+        return PrefetchReader(open_one, size) if size else open_one()
 
 
-class PrefetchStream(Stream):
-    """The elements of a stream, up to `size` of them read ahead by a thread."""
+class PrefetchReader(Reader):
+    """Elements that a daemon thread has read ahead, up to `size` of them.
 
-    def __init__(self, parent: Stream, size: int) -> None:
-        super().__init__(parent)
-        self._size = size
-
-    def __iter__(self) -> Reader:
-        """Starts a pass; its thread starts with the first element."""
-        return _PrefetchReader(lambda: iter(self._parent), self._size)
-
-
-def begin(reader: Reader) -> None:
-    """Starts to read ahead, if the reader is one that does."""
-    if isinstance(reader, _PrefetchReader):
-        reader.begin()
-
-
-class _PrefetchReader(Reader):
-    """Reads what a daemon thread has read ahead."""
+    The thread starts with the first element.
+    """
 
     def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
         super().__init__(open_parent())
         self._open_parent, self._size = open_parent, size
         self._state = self._parent.get_state()
         self._producer: Producer[Element] | None = None
+        self._closed = False
 
     def __next__(self) -> Element:
+        """Waits for the next element."""
         if self._closed:
             raise StopIteration
         item = self.begin().get()
@@ -80,9 +67,11 @@ class _PrefetchReader(Reader):
         return self._producer
 
     def get_state(self) -> State:
+        """Returns the position after the last element returned, not the thread's."""
         return self._state
 
     def set_state(self, state: State) -> None:
+        """Goes to a position."""
         if self._producer is not None:
             # The thread may be waiting for its source, so it keeps that one.
             self._producer.stop()
@@ -93,12 +82,16 @@ class _PrefetchReader(Reader):
 
     def close(self) -> None:
         """Stops the thread, which then closes its source."""
-        producer = getattr(self, "_producer", None)
-        if producer is None:
-            super().close()
-            return
         self._closed = True
-        producer.stop()
+        if self._producer is None:
+            super().close()
+        else:
+            self._producer.stop()
+
+    def __del__(self) -> None:
+        """Stops the thread of an iteration that is dropped."""
+        if getattr(self, "_producer", None) is not None:
+            self.close()
 
 
 ItemT_co = TypeVar("ItemT_co", covariant=True)

@@ -6,14 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data.plan.arguments import function, integer, optional_truth, parallel_calls, truth
-from distlab.data.transforms.batch import Batch
-from distlab.data.transforms.enumerate import Enumerate
-from distlab.data.transforms.filter import Filter
+from distlab.data.plan.arguments import checked, function, integer
+from distlab.data.transforms.batch import Batch, Rebatch, Unbatch
+from distlab.data.transforms.elements import Enumerate, Filter, Map
 from distlab.data.transforms.interleave import Interleave, plan_maker
-from distlab.data.transforms.map import Map
-from distlab.data.transforms.rebatch import Rebatch
-from distlab.data.transforms.unbatch import Unbatch
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
@@ -52,10 +48,8 @@ class ElementVerbs(Planned[DatasetT]):
           [0 1] [2 3] [4]
         """
         del num_parallel_calls, deterministic, name
-        size = integer("batch", "batch_size", batch_size, at_least=1)
-        return self.with_plan(
-            Batch(self.plan, size, truth("batch", "drop_remainder", drop_remainder))
-        )
+        size, drop = checked("batch", batch_size=batch_size, drop_remainder=drop_remainder)
+        return self.with_plan(Batch(self.plan, size, drop))
 
     def unbatch(self, name: str | None = None) -> DatasetT:
         """Splits each element into its rows.
@@ -113,9 +107,8 @@ class ElementVerbs(Planned[DatasetT]):
                 f"batch_size of rebatch must have a positive size, got {shown(batch_size)}. Pass "
                 "2, or [2, 1] for sizes in turn."
             )
-        return self.with_plan(
-            Rebatch(self.plan, sizes, truth("rebatch", "drop_remainder", drop_remainder))
-        )
+        (drop,) = checked("rebatch", drop_remainder=drop_remainder)
+        return self.with_plan(Rebatch(self.plan, sizes, drop))
 
     def map(  # noqa: PLR0917 - tf.data's signature
         self,
@@ -157,9 +150,11 @@ class ElementVerbs(Planned[DatasetT]):
           11 22
         """
         del deterministic, use_unbounded_threadpool
-        synchronous = optional_truth("map", "synchronous", synchronous)
-        threads = parallel_calls("map", None if synchronous else num_parallel_calls)
-        return self.with_plan(Map(self.plan, function("map", map_func, name), threads))
+        alone, threads = checked(
+            "map", synchronous=synchronous, num_parallel_calls=num_parallel_calls
+        )
+        call = function("map", map_func, name)
+        return self.with_plan(Map(self.plan, call, None if alone else threads))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
         """Keeps the elements for which a predicate holds.
@@ -202,7 +197,7 @@ class ElementVerbs(Planned[DatasetT]):
           2 b'b'
         """
         del name
-        return self.with_plan(Enumerate(self.plan, integer("enumerate", "start", start)))
+        return self.with_plan(Enumerate(self.plan, *checked("enumerate", start=start)))
 
     def flat_map(self, map_func: Callable[..., DatasetT], name: str | None = None) -> DatasetT:
         """Makes a dataset from each element and concatenates these datasets.
@@ -265,11 +260,12 @@ class ElementVerbs(Planned[DatasetT]):
         """
         del deterministic
         make = plan_maker("interleave", function("interleave", map_func, name))
-        cycle = os.cpu_count() or 1
-        if cycle_length is not None and integer("interleave", "cycle_length", cycle_length) != -1:
-            cycle = integer("interleave", "cycle_length", cycle_length, at_least=1)
-        block = 1
-        if block_length is not None:
-            block = integer("interleave", "block_length", block_length, at_least=1)
-        ahead = parallel_calls("interleave", num_parallel_calls)
-        return self.with_plan(Interleave(self.plan, make, cycle, block, ahead))
+        cycle, block, ahead = checked(
+            "interleave",
+            cycle_length=cycle_length,
+            block_length=block_length,
+            num_parallel_calls=num_parallel_calls,
+        )
+        if cycle in {None, -1}:
+            cycle = os.cpu_count() or 1
+        return self.with_plan(Interleave(self.plan, make, cycle, block or 1, ahead))

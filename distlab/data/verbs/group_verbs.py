@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data.plan.arguments import function, integer, kept, truth
-from distlab.data.transforms.bucket import Buckets
-from distlab.data.transforms.group_by_window import GroupByWindow
+import numpy as np
+
+from distlab.data.plan.arguments import checked, function, integer, kept
+from distlab.data.transforms.groups import Buckets, GroupByWindow, Window
 from distlab.data.transforms.interleave import plan_maker
 from distlab.data.transforms.padded_batch import PaddedBatch
-from distlab.data.transforms.ragged_batch import RaggedBatch
-from distlab.data.transforms.window import Window
 from distlab.data.verbs.planned import DatasetT, Planned
-from distlab.errors import InvalidArgumentError, UnsupportedError
+from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 
 class GroupVerbs(Planned[DatasetT]):
@@ -55,11 +55,10 @@ class GroupVerbs(Planned[DatasetT]):
           [3 4 5]
         """
         del name
-        count = integer("window", "size", size, at_least=1)
-        each = count if shift is None else integer("window", "shift", shift, at_least=1)
-        step = integer("window", "stride", stride, at_least=1)
-        drop = truth("window", "drop_remainder", drop_remainder)
-        return self.with_plan(Window(self.plan, count, each, step, drop, self.from_plan))
+        count, each, step, drop = checked(
+            "window", size=size, shift=shift, stride=stride, drop_remainder=drop_remainder
+        )
+        return self.with_plan(Window(self.plan, count, each or count, step, drop, self.from_plan))
 
     def padded_batch(
         self,
@@ -106,71 +105,9 @@ class GroupVerbs(Planned[DatasetT]):
            [ 3  3  3 -1]]
         """
         del name
-        size = integer("padded_batch", "batch_size", batch_size, at_least=1)
-        drop = truth("padded_batch", "drop_remainder", drop_remainder)
+        size, drop = checked("padded_batch", batch_size=batch_size, drop_remainder=drop_remainder)
         shapes, values = kept(padded_shapes), kept(padding_values)
         return self.with_plan(PaddedBatch(self.plan, size, drop, shapes, values))
-
-    def ragged_batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        row_splits_dtype: Any = None,
-        name: str | None = None,
-    ) -> DatasetT:
-        """Stacks elements of different lengths into batches that remember the lengths.
-
-        TensorFlow has a RaggedTensor where this has a `distlab.io.Ragged`: the rows,
-        padded, and their lengths. Both are arrays, so that it can be divided over
-        replicas and used in a compiled step.
-
-        Args:
-          batch_size: The number of examples in a batch.
-          drop_remainder: Whether to drop a last batch with fewer examples.
-          row_splits_dtype: Ignored; accepted for compatibility with tf.data. Lengths are
-            int64.
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Returns:
-          A dataset with a `Ragged` for each component whose first dimension may differ,
-          and a new first dimension for the others.
-
-        Raises:
-          InvalidArgumentError: `batch_size` is less than 1. During iteration, elements
-            differ in another dimension than the first.
-
-        Example:
-          >>> import distlab as dl
-          >>> import numpy as np
-          >>> rows = dl.data.Dataset.range(1, 4).map(np.arange)
-          >>> for batch in rows.ragged_batch(3):
-          ...     print(batch.lengths, batch.to_list())
-          [1 2 3] [[0], [0, 1], [0, 1, 2]]
-        """
-        del row_splits_dtype, name
-        size = integer("ragged_batch", "batch_size", batch_size, at_least=1)
-        drop = truth("ragged_batch", "drop_remainder", drop_remainder)
-        return self.with_plan(RaggedBatch(self.plan, size, drop))
-
-    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> DatasetT:
-        """Raises an error: there are no sparse arrays here.
-
-        Raises:
-          UnsupportedError: Always; it names what to use instead.
-
-        Example:
-          >>> import distlab as dl
-          >>> try:
-          ...     dl.data.Dataset.range(4).sparse_batch(2, [3])
-          ... except dl.errors.UnsupportedError as error:
-          ...     print(error)
-          JAX has no sparse tensors, so there is no sparse_batch. Use padded_batch or ragged_batch.
-        """
-        del batch_size, row_shape, name
-        raise UnsupportedError(
-            "JAX has no sparse tensors, so there is no sparse_batch. Use padded_batch or "
-            "ragged_batch."
-        )
 
     def group_by_window(
         self,
@@ -214,7 +151,7 @@ class GroupVerbs(Planned[DatasetT]):
                 f"{'both' if window_size is not None else 'none'}."
             )
         if window_size is not None:
-            size = integer("group_by_window", "window_size", window_size, at_least=1)
+            (size,) = checked("group_by_window", window_size=window_size)
             size_of: Callable[..., Any] = lambda _: size  # noqa: E731
         else:
             size_of = function("group_by_window", window_size_func, name)
@@ -270,18 +207,39 @@ class GroupVerbs(Planned[DatasetT]):
           (3, 2)
         """
         verb = "bucket_by_sequence_length"
-        buckets = Buckets(
-            function(verb, element_length_func, name),
-            bucket_boundaries,
-            bucket_batch_sizes,
-            kept(padded_shapes),
-            kept(padding_values),
-            to_boundary=truth(verb, "pad_to_bucket_boundary", pad_to_bucket_boundary),
-            no_padding=truth(verb, "no_padding", no_padding),
-            drop_remainder=truth(verb, "drop_remainder", drop_remainder),
+        flags = checked(
+            verb,
+            pad_to_bucket_boundary=pad_to_bucket_boundary,
+            no_padding=no_padding,
+            drop_remainder=drop_remainder,
         )
+        boundaries, sizes = _bucket_numbers(verb, bucket_boundaries, bucket_batch_sizes)
+        length_of = function(verb, element_length_func, name)
+        shapes, values = kept(padded_shapes), kept(padding_values)
+        buckets = Buckets(length_of, boundaries, sizes, shapes, values, *flags)
         return self.with_plan(
             GroupByWindow(
                 self.plan, buckets.bucket_of, buckets.batched, buckets.size_of, self.from_plan
             )
         )
+
+
+def _bucket_numbers(verb: str, boundaries: Any, batch_sizes: Any) -> tuple[list[int], list[int]]:
+    for name, given in ("bucket_boundaries", boundaries), ("bucket_batch_sizes", batch_sizes):
+        if not isinstance(given, list | tuple | np.ndarray):
+            raise InvalidArgumentError(
+                f"{name} of {verb} must be a list of integers, got a "
+                f"{type(given).__name__}: {shown(given)}. Write for example [10, 20]."
+            )
+    uppers = [integer(verb, "a boundary", each) for each in boundaries]
+    sizes = [integer(verb, "a batch size", each, at_least=1) for each in batch_sizes]
+    if sorted(set(uppers)) != uppers:
+        raise InvalidArgumentError(
+            f"bucket_boundaries of {verb} must ascend, got {uppers}. Use sorted(set(...))."
+        )
+    if len(sizes) != len(uppers) + 1:
+        raise InvalidArgumentError(
+            f"bucket_batch_sizes of {verb} must have one size more than there are boundaries "
+            f"({len(uppers)}), got {shown(batch_sizes)}. Give a size for each bucket."
+        )
+    return uppers, sizes

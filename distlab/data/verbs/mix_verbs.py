@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data.plan.arguments import optional_truth, seed_of, truth
+from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.nest import leaves, map_nest
 from distlab.data.sharding.options import Options
 from distlab.data.transforms.directed import Chosen, Sampled, SampledBy, checked_weights
-from distlab.data.transforms.zip import Zip
+from distlab.data.transforms.elements import Zip
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError
 from distlab.text.shown import shown
@@ -104,25 +104,28 @@ class MixVerbs(Planned[DatasetT]):
           np.True_
         """
         del name
-        parts = _datasets("sample_from_datasets", datasets)
         verb = "sample_from_datasets"
-        stop = truth(verb, "stop_on_empty_dataset", stop_on_empty_dataset)
+        parts = _datasets(verb, datasets)
+        stop, again = checked(
+            verb,
+            stop_on_empty_dataset=stop_on_empty_dataset,
+            rerandomize_each_iteration=rerandomize_each_iteration,
+        )
         options = _merged_options(parts)
         plans = tuple(part.plan for part in parts)
-        again = bool(optional_truth(verb, "rerandomize_each_iteration", rerandomize_each_iteration))
         number = seed_of(verb, seed)
         if isinstance(weights, Planned):
-            varying = SampledBy(plans, stop, weights.plan, seed=number, reshuffle=again)
+            varying = SampledBy(plans, stop, weights.plan, seed=number, reshuffle=bool(again))
             varying.require_one_dtype()
             return cls.from_plan(varying, options)
-        given = [1.0] * len(parts) if weights is None else weights
-        checked = checked_weights(given, len(parts))
-        chosen = np.flatnonzero(checked)
+        shares = checked_weights([1.0] * len(parts) if weights is None else weights, len(parts))
+        chosen = np.flatnonzero(shares)
         plans = tuple(plans[i] for i in chosen)
         if len(plans) == 1:
             return cls.from_plan(plans[0], options)
-        shares = tuple(checked[chosen].tolist())
-        sampled = Sampled(plans, stop, shares, seed=number, reshuffle=again)
+        sampled = Sampled(
+            plans, stop, tuple(shares[chosen].tolist()), seed=number, reshuffle=bool(again)
+        )
         sampled.require_one_dtype()
         return cls.from_plan(sampled, options)
 
@@ -164,9 +167,8 @@ class MixVerbs(Planned[DatasetT]):
         del name
         parts = _datasets("choose_from_datasets", datasets)
         (choice,) = _datasets("choose_from_datasets", [choice_dataset])
-        plans = tuple(part.plan for part in parts)
-        stop = truth("choose_from_datasets", "stop_on_empty_dataset", stop_on_empty_dataset)
-        plan = Chosen(plans, stop, choice.plan)
+        (stop,) = checked("choose_from_datasets", stop_on_empty_dataset=stop_on_empty_dataset)
+        plan = Chosen(tuple(part.plan for part in parts), stop, choice.plan)
         plan.require_one_dtype()
         return cls.from_plan(plan, _merged_options(parts))
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from distlab.data.plan.arguments import integer, optional_truth, seed_of
+from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.plan import is_plain
 from distlab.data.plan.spec import require_one_dtype
 from distlab.data.sharding.options import SHARD_HINT
-from distlab.data.transforms.concatenate import Concatenate
+from distlab.data.transforms.order import (
+    Concatenate,
+    Repeat,
+    Shard,
+    ShardHint,
+    Shuffle,
+    Skip,
+    Take,
+)
 from distlab.data.transforms.prefetch import Prefetch
-from distlab.data.transforms.repeat import Repeat
-from distlab.data.transforms.shard import Shard, ShardHint
-from distlab.data.transforms.shuffle import Shuffle
-from distlab.data.transforms.take_skip import Skip, Take
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 
@@ -55,11 +59,15 @@ class OrderVerbs(Planned[DatasetT]):
           False
         """
         del name
-        size = integer("shuffle", "buffer_size", buffer_size, at_least=1)
-        asked = optional_truth("shuffle", "reshuffle_each_iteration", reshuffle_each_iteration)
-        reshuffle = True if asked is None else asked
+        size, reshuffle = checked(
+            "shuffle",
+            buffer_size=buffer_size,
+            reshuffle_each_iteration=reshuffle_each_iteration,
+        )
         number = seed_of("shuffle", seed)
-        return self.with_plan(Shuffle(self.plan, size, seed=number, reshuffle=reshuffle))
+        return self.with_plan(
+            Shuffle(self.plan, size, seed=number, reshuffle=reshuffle is not False)
+        )
 
     def repeat(self, count: int | None = None, name: str | None = None) -> DatasetT:
         """Repeats the elements.
@@ -80,8 +88,8 @@ class OrderVerbs(Planned[DatasetT]):
           0 1 0 1 0 1
         """
         del name
-        times = -1 if count is None else integer("repeat", "count", count)
-        return self.with_plan(Repeat(self.plan, None if times < 0 else times))
+        (times,) = checked("repeat", count=count)
+        return self.with_plan(Repeat(self.plan, None if times is None or times < 0 else times))
 
     def take(self, count: int, name: str | None = None) -> DatasetT:
         """Keeps the first elements.
@@ -102,7 +110,7 @@ class OrderVerbs(Planned[DatasetT]):
           0 1 2
         """
         del name
-        number = integer("take", "count", count)
+        (number,) = checked("take", count=count)
         return self.with_plan(self.plan if number < 0 else Take(self.plan, number))
 
     def skip(self, count: int, name: str | None = None) -> DatasetT:
@@ -124,7 +132,7 @@ class OrderVerbs(Planned[DatasetT]):
           3 4
         """
         del name
-        number = integer("skip", "count", count)
+        (number,) = checked("skip", count=count)
         return self.with_plan(Take(self.plan, 0) if number < 0 else Skip(self.plan, number))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> DatasetT:
@@ -148,17 +156,12 @@ class OrderVerbs(Planned[DatasetT]):
           1 4
         """
         del name
-        shards, number = (
-            integer("shard", "num_shards", num_shards),
-            integer("shard", "index", index),
-        )
+        shards, number = checked("shard", num_shards=num_shards, index=index)
         if (shards, number) == (SHARD_HINT, SHARD_HINT):
             return self.with_plan(ShardHint(self.plan))
-        integer("shard", "num_shards", shards, at_least=1)
-        integer("shard", "index", number, at_least=0)
-        if number >= shards:
+        if not 0 <= number < shards:
             raise InvalidArgumentError(
-                f"index of shard must be less than num_shards ({shards}), got {number}. "
+                f"index of shard must be from 0 to num_shards - 1 ({shards - 1}), got {number}. "
                 "Number the shards from 0."
             )
         return self.with_plan(Shard(self.plan, shards, number))
@@ -193,7 +196,7 @@ class OrderVerbs(Planned[DatasetT]):
         if self.plan.exact and dataset.plan.exact:
             require_one_dtype("concatenate", self.plan.spec, dataset.plan.spec)
         options = dataset.options()
-        return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
+        return self.with_plan(Concatenate((self.plan, dataset.plan))).with_options(options)
 
     def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> DatasetT:
         """Prepares elements ahead of time, in a thread.
@@ -218,7 +221,7 @@ class OrderVerbs(Planned[DatasetT]):
           [1 2] [3 4]
         """
         del name
-        size = -1
-        if buffer_size is not None:
-            size = integer("prefetch", "buffer_size", buffer_size, at_least=-1)
-        return self.with_plan(self.plan if is_plain(self.plan) else Prefetch(self.plan, size))
+        (size,) = checked("prefetch", buffer_size=buffer_size)
+        if is_plain(self.plan):
+            return self.with_plan(self.plan)
+        return self.with_plan(Prefetch(self.plan, -1 if size is None else size))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Generic, TypeVar
 
+from distlab.data.plan.nest import AnyDataset
 from distlab.data.plan.plan import Node
 from distlab.data.sharding.options import Options
 
@@ -12,7 +13,7 @@ DatasetT = TypeVar("DatasetT", bound="Planned[Any]")
 """`Dataset`, whose module imports the verbs."""
 
 
-class Planned(ABC, Generic[DatasetT]):
+class Planned(AnyDataset, Generic[DatasetT]):
     """A plan with options, from which a verb makes another dataset."""
 
     @property

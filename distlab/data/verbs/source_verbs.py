@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from distlab.data.plan.arguments import optional_truth, seed_of
+from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.convert import to_own
 from distlab.data.sources import arrays as _arrays
 from distlab.data.sources.files import matching_files
 from distlab.data.sources.generator import Generator, signature_of
-from distlab.data.sources.random import RandomNumbers
-from distlab.data.transforms.shuffle import Shuffle
+from distlab.data.transforms.order import Shuffle
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
@@ -193,7 +192,8 @@ class SourceVerbs(Planned[DatasetT]):
         """
         del name
         names = matching_files(file_pattern)
-        if optional_truth("list_files", "shuffle", shuffle) is False:
+        (shuffled,) = checked("list_files", shuffle=shuffle)
+        if shuffled is False:
             return cls.from_plan(names)
         return cls.from_plan(Shuffle(names, names.size, seed=seed_of("list_files", seed)))
 
@@ -252,7 +252,6 @@ class SourceVerbs(Planned[DatasetT]):
           True
         """
         del name
-        again = bool(
-            optional_truth("random", "rerandomize_each_iteration", rerandomize_each_iteration)
-        )
-        return cls.from_plan(RandomNumbers(seed=seed_of("random", seed), reshuffle=again))
+        (again,) = checked("random", rerandomize_each_iteration=rerandomize_each_iteration)
+        number = seed_of("random", seed)
+        return cls.from_plan(_arrays.RandomNumbers(seed=number, reshuffle=bool(again)))

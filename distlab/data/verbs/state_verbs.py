@@ -6,16 +6,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from distlab.data.plan.arguments import function, no_end, seed_of, truth
+from distlab.data.plan.arguments import function, no_end
 from distlab.data.plan.iterator import Elements
 from distlab.data.plan.plan import INFINITE_CARDINALITY
-from distlab.data.transforms.ignore_errors import IgnoreErrors
-from distlab.data.transforms.resample import RejectionResample, shares
-from distlab.data.transforms.scan import Scan, Start, fold
-from distlab.data.transforms.take_while import TakeWhile
-from distlab.data.transforms.unique import Unique
+from distlab.data.transforms.elements import Scan, Start, TakeWhile, fold
 from distlab.data.verbs.planned import DatasetT, Planned
-from distlab.errors import InvalidArgumentError, UnsupportedError
 
 
 class StateVerbs(Planned[DatasetT]):
@@ -103,136 +98,3 @@ class StateVerbs(Planned[DatasetT]):
           0 1 2
         """
         return self.with_plan(TakeWhile(self.plan, function("take_while", predicate, name)))
-
-    def unique(self, name: str | None = None) -> DatasetT:
-        """Keeps the first of equal elements.
-
-        Args:
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Returns:
-          A dataset of different elements, which are kept in memory during iteration.
-
-        Example:
-          >>> import distlab as dl
-          >>> print(*dl.data.Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique())
-          1 37 2
-        """
-        del name
-        return self.with_plan(Unique(self.plan))
-
-    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> DatasetT:
-        """Leaves out the elements whose computation raises an error.
-
-        Args:
-          log_warning: Whether the logger `distlab` tells of each.
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Returns:
-          A dataset of the other elements.
-
-        Raises:
-          Exception: During iteration, the input raises an error again instead of going
-            on.
-
-        Example:
-          >>> import distlab as dl
-          >>> numbers = dl.data.Dataset.from_tensor_slices(["1", "two", "3"])
-          >>> print(*numbers.map(int).ignore_errors())
-          1 3
-        """
-        del name
-        return self.with_plan(
-            IgnoreErrors(self.plan, truth("ignore_errors", "log_warning", log_warning))
-        )
-
-    def get_single_element(self, name: str | None = None) -> Any:
-        """Returns the only element.
-
-        Args:
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Raises:
-          InvalidArgumentError: The dataset has no element, or several.
-
-        Example:
-          >>> import distlab as dl
-          >>> print(dl.data.Dataset.range(3).batch(3).get_single_element())
-          [0 1 2]
-        """
-        del name
-        with contextlib.closing(Elements(self.plan)) as elements:
-            found = [element.value for _, element in zip(range(2), elements, strict=False)]
-        if len(found) != 1:
-            raise InvalidArgumentError(
-                "get_single_element needs a dataset of one element, and this one has "
-                f"{'more' if found else 'none'}. Use take(1), or batch(n) with n elements."
-            )
-        return found[0]
-
-    def fingerprint(self) -> Any:
-        """Raises an error: a dataset with Python functions has no fingerprint.
-
-        Raises:
-          UnsupportedError: Always; it names what to use instead.
-
-        Example:
-          >>> import distlab as dl
-          >>> try:
-          ...     dl.data.Dataset.range(4).fingerprint()
-          ... except dl.errors.UnsupportedError as error:
-          ...     print(error)
-          Python functions can't be compared by a fingerprint. Compare the code, or saved elements.
-        """
-        raise UnsupportedError(
-            "Python functions can't be compared by a fingerprint. Compare the code, or saved "
-            "elements."
-        )
-
-    def rejection_resample(
-        self,
-        class_func: Callable[..., Any],
-        target_dist: Any,
-        initial_dist: Any = None,
-        seed: int | None = None,
-        name: str | None = None,
-    ) -> DatasetT:
-        """Drops elements at random, so that classes have the shares that are wanted.
-
-        Args:
-          class_func: A function with the arguments of `map`'s; returns the number of an
-            element's class.
-          target_dist: The share that each class is to have.
-          initial_dist: The share that each class has. None counts them during iteration.
-          seed: The same seed makes the same choices in every iteration and process.
-            None makes others in each iteration.
-          name: A name of the operation, for errors of its function.
-
-        Returns:
-          A dataset of pairs `(class, element)`.
-
-        Raises:
-          InvalidArgumentError: The shares are not numbers with the sum 1, one for each
-            class. During iteration, `class_func` returns another number.
-
-        Example:
-          >>> import distlab as dl
-          >>> numbers = dl.data.Dataset.range(1000)  # a tenth is divisible by ten
-          >>> balanced = numbers.rejection_resample(lambda x: x % 10 == 0, [0.5, 0.5], [0.9, 0.1])
-          >>> 150 < len(list(balanced)) < 250
-          True
-        """
-        class_of = function("rejection_resample", class_func, name)
-        target = shares("target_dist", target_dist)
-        initial = None if initial_dist is None else shares("initial_dist", initial_dist)
-        if initial is not None and initial.shape != target.shape:
-            raise InvalidArgumentError(
-                "initial_dist of rejection_resample must have a share for each of the "
-                f"{len(target)} classes in target_dist, got {len(initial)}."
-            )
-        number = seed_of("rejection_resample", seed)
-        return self.with_plan(
-            RejectionResample(
-                self.plan, class_of, target, initial, seed=number, reshuffle=seed is None
-            )
-        )

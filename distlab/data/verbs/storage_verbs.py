@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from distlab.data.plan.arguments import no_end
-from distlab.data.plan.fingerprint import fingerprint
 from distlab.data.plan.iterator import Elements
 from distlab.data.plan.plan import INFINITE_CARDINALITY
-from distlab.data.sources.saved import Saved
 from distlab.data.transforms.cache import FileCache, in_memory
-from distlab.data.transforms.cache_file import CacheFile, Recording
+from distlab.data.transforms.cache_file import CacheFile, Recording, Saved
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentValueError, InvalidArgumentError, UnsupportedError
 from distlab.io._files import path_of
@@ -66,45 +64,6 @@ class StorageVerbs(Planned[DatasetT]):
         if refusal := path_refusal(path, "cache"):
             raise ArgumentValueError(refusal)
         return self.with_plan(FileCache(self.plan, path) if path else in_memory(self.plan))
-
-    def snapshot(
-        self,
-        path: Any,
-        compression: str | None = "AUTO",
-        reader_func: Callable[..., Any] | None = None,
-        shard_func: Callable[..., Any] | None = None,
-        name: str | None = None,
-    ) -> DatasetT:
-        """Keeps the elements of the first iteration in a folder, for later programs.
-
-        The same as `cache` with a file in that folder, where each pipeline has a file of its own:
-        one with other operations, numbers or functions does not read these elements. Seeds
-        don't count, nor does what an iterable yields.
-
-        Args:
-          path: The folder; it is made if there is none.
-          compression: Ignored: elements are kept uncompressed.
-          reader_func: Must be None.
-          shard_func: Must be None.
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Returns:
-          A dataset of the same elements.
-
-        Raises:
-          InvalidArgumentError: `path` is not a name.
-          UnsupportedError: A function is given.
-
-        Example:
-          >>> import distlab as dl
-          >>> numbers = dl.data.Dataset.range(3).map(lambda x: x * x).snapshot("squares")
-          >>> print(*numbers)
-          0 1 4
-        """
-        del compression, name
-        _refuse_functions("snapshot", reader_func, shard_func)
-        name_of_plan = f"snapshot-{fingerprint(self.plan)}"
-        return self.with_plan(FileCache(self.plan, _file_in(name_of_plan, path).path))
 
     def save(
         self,

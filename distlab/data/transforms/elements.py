@@ -1,0 +1,296 @@
+"""Functions of each element: map, filter, take_while, enumerate, scan and reduce; and zip."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from distlab.data.plan.convert import to_numpy, to_own
+from distlab.data.plan.engine import (
+    Element,
+    Filtered,
+    Mapped,
+    Reader,
+    Replayed,
+    Zipped,
+)
+from distlab.data.plan.nest import call_with, describe, leaves, map_nest, truth
+from distlab.data.plan.parallel import ParallelMapped
+from distlab.data.plan.plan import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Opener,
+    Reading,
+    Several,
+    Unary,
+    spec_of_results,
+)
+from distlab.data.plan.spec import TensorSpec, spec_of
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.values.plain_arrays import unshared
+
+_PYTHON = {bool, int, float, list}
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Unary):
+    """Applies `function` to each element's value.
+
+    Attributes:
+      function: The function.
+      threads: The number of threads that call it; -1 chooses, None means none.
+    """
+
+    function: Callable[..., Any]
+    threads: int | None
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of the function's first result."""
+        return spec_of_results(
+            self.input, lambda value: spec_of(to_numpy(call_with(self.function, value)))
+        )
+
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the results."""
+        reader = open_input(self.input, reading)
+        if self.threads is None:
+            return Mapped(reader, self._apply)
+        return ParallelMapped(reader, self._apply, self.threads)
+
+    def _apply(self, element: Element) -> Element:
+        return Element(to_own(call_with(self.function, element.value)), element.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Unary):
+    """Keeps the elements whose value `predicate` accepts."""
+
+    VERB = "filter"
+    predicate: Callable[..., Any]
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown, because the predicate decides."""
+        return UNKNOWN_CARDINALITY
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the accepted elements."""
+        return Filtered(open_input(self.input, reading), self._accepts)
+
+    def _accepts(self, element: Element) -> bool:
+        return truth(self.VERB, self.predicate, element.value)
+
+
+@dataclass(frozen=True, eq=False)
+class TakeWhile(Filter):
+    """The elements before the first one that `predicate` refuses."""
+
+    VERB = "take_while"
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the accepted elements."""
+        return _TakeWhileReader(open_input(self.input, reading), self._accepts)
+
+
+class _TakeWhileReader(Reader):
+    FIELDS = ("_ended",)
+
+    def __init__(self, parent: Reader, accepts: Callable[[Element], bool]) -> None:
+        super().__init__(parent)
+        self._accepts = accepts
+        self._ended = False
+
+    def __next__(self) -> Element:
+        if not self._ended:
+            element = next(self._parent)
+            if self._accepts(element):
+                return element
+            self._ended = True
+        raise StopIteration
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerate(Unary):
+    """Pairs `(number, element)`, with int64 numbers from `start` on."""
+
+    start: int
+
+    @property
+    def spec(self) -> Any:
+        """A pair of an int64 scalar's spec and the input's."""
+        return (TensorSpec((), np.dtype(np.int64)), self.input.spec)
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the pairs."""
+        return _Enumerated(open_input(self.input, reading), self.start)
+
+
+class _Enumerated(Reader):
+    FIELDS = ("_number",)
+
+    def __init__(self, parent: Reader, start: int) -> None:
+        super().__init__(parent)
+        self._number = start
+
+    def __next__(self) -> Element:
+        element = next(self._parent)
+        self._number += 1
+        return Element((np.int64(self._number - 1), element.value), element.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Zip(Several):
+    """One element of each part at a time, until the first part ends.
+
+    Attributes:
+      structure: The nest of an element, with the number of a part at each leaf.
+    """
+
+    structure: Any
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The structure, with each part's specs at its leaf."""
+        return map_nest(lambda part: self.parts[part].spec, self.structure)
+
+    @property
+    def cardinality(self) -> int:
+        """The shortest part's."""
+        sizes = [part.cardinality for part in self.parts]
+        if UNKNOWN_CARDINALITY in sizes:
+            return UNKNOWN_CARDINALITY
+        return min((size for size in sizes if size >= 0), default=INFINITE_CARDINALITY)
+
+    @property
+    def extent(self) -> int | None:
+        """The parts' extent if they share one, else None."""
+        extents = {part.extent for part in self.parts}
+        return extents.pop() if len(extents) == 1 else None
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the parts side by side."""
+        return Zipped([open_input(part, reading) for part in self.parts], self._combine)
+
+    def _combine(self, elements: tuple[Element, ...]) -> Element:
+        value = map_nest(lambda part: elements[part].value, self.structure)
+        first = elements[0].indices
+        agree = first is not None and all(
+            other.indices is not None and np.array_equal(first, other.indices)
+            for other in elements[1:]
+        )
+        return Element(value, first if agree else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Unary):
+    """The outputs of a function of a state and each element, which returns the next state."""
+
+    start: Start
+    function: Callable[[Any, Any], Any]
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of the first output."""
+        state = _State(self.start, "scan")
+        return spec_of_results(self.input, lambda value: spec_of(self._step(state, value)))
+
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the outputs."""
+        return Replayed(lambda: self._outputs(open_input(self.input, reading)))
+
+    def _outputs(self, reader: Reader) -> Iterator[Element]:
+        state = _State(self.start, "scan")
+        with closing(reader):
+            for element in reader:
+                yield Element(self._step(state, element.value), element.indices)
+
+    def _step(self, state: _State, value: Any) -> Any:
+        result = _call_with_state(self.function, state.value, value)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise StructureError(
+                "scan_func of scan must return a pair (new_state, output), got "
+                f"{type(result).__name__}."
+            )
+        state.update(result[0])
+        return to_own(result[1])
+
+
+class Start(NamedTuple):
+    """The beginning of a state, as it was when it was passed.
+
+    Attributes:
+      values: The nest of initial values, read-only.
+      weak: For each, whether it is a Python number, which has no dtype of its own: it takes that
+        of the first new state.
+    """
+
+    values: Any
+    weak: Any
+
+    @classmethod
+    def of(cls, initial: Any) -> Self:
+        """Copies a user's values."""
+        return cls(to_own(initial), map_nest(lambda leaf: type(leaf) in _PYTHON, initial))
+
+
+class _State:
+    """A nest of NumPy values that keeps its structure and its dtypes."""
+
+    def __init__(self, start: Start, verb: str) -> None:
+        self.value = map_nest(unshared, start.values)  # a function may write to a state
+        self._verb = verb
+        self._weak = start.weak
+
+    def update(self, new: Any) -> None:
+        value = to_numpy(new)
+        if describe(value) != describe(self.value):
+            raise StructureError(
+                f"The state of {self._verb} must keep its structure, {describe(self.value)}, got "
+                f"{describe(value)}."
+            )
+        for weak, old, now in zip(*map(leaves, (self._weak, self.value, value)), strict=True):
+            if not weak and _dtype(old) != _dtype(now):
+                raise ValueShapeError(
+                    f"The state of {self._verb} must keep its dtypes, got {_dtype(now)} after "
+                    f"{_dtype(old)}. Convert it with astype, or begin with a value of that dtype."
+                )
+        self._weak = map_nest(lambda _: False, self._weak)
+        self.value = value
+
+
+def fold(elements: Iterable[Element], initial_state: Any, function: Callable[..., Any]) -> Any:
+    """Returns the last state: `function(state, element)` is the next one."""
+    state = _State(Start.of(initial_state), "reduce")
+    for element in elements:
+        state.update(_call_with_state(function, state.value, element.value))
+    return state.value
+
+
+def _call_with_state(function: Callable[[Any, Any], Any], state: Any, value: Any) -> Any:
+    try:
+        return function(state, value)
+    except StopIteration as error:
+        raise InvalidArgumentError(
+            "A function of a state must not raise StopIteration, which would end the dataset "
+            "silently. Use take or take_while to end it."
+        ) from error
+
+
+def _dtype(leaf: Any) -> np.dtype[Any]:
+    return np.dtype(object) if isinstance(leaf, bytes) else leaf.dtype

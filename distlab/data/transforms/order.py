@@ -1,0 +1,370 @@
+"""Orders of elements: take, skip, shard, repeat, shuffle, concatenate."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data.plan.engine import Element, Reader, State
+from distlab.data.plan.plan import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Opener,
+    PlainOrder,
+    Reading,
+    Several,
+    Unary,
+    is_steady,
+    walk,
+)
+from distlab.data.plan.positions import (
+    Advanced,
+    Cycled,
+    Limited,
+    Permuted,
+    Positions,
+    Repeated,
+    Strided,
+    Windowed,
+    strided_size,
+)
+from distlab.data.plan.seeded import Seeded
+from distlab.data.plan.spec import common_spec, require_one_dtype
+from distlab.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, eq=False)
+class Take(PlainOrder):
+    """The first `count` elements."""
+
+    count: int
+
+    @property
+    def cardinality(self) -> int:
+        """At most `count`; unknown if the input's is."""
+        size = self.input.cardinality
+        return self.count if size == INFINITE_CARDINALITY else min(size, self.count)
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts the first positions."""
+        return Limited(upstream(reading), self.count)
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the first elements."""
+        return _Strides(open_input(self.input, reading), left=self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(PlainOrder):
+    """All elements but the first `count`."""
+
+    count: int
+
+    @property
+    def cardinality(self) -> int:
+        """The number of elements that are left."""
+        size = self.input.cardinality
+        return size if size < 0 else max(0, size - self.count)
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts the positions after the first ones."""
+        return Advanced(upstream(reading), self.count)
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the elements after the first ones."""
+        return _Strides(open_input(self.input, reading), to_skip=self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(PlainOrder):
+    """Every `count`-th element from number `index` on."""
+
+    count: int
+    index: int
+
+    @property
+    def cardinality(self) -> int:
+        """The number of elements of this shard."""
+        size = self.input.cardinality
+        return size if size < 0 else strided_size(size, self.count, self.index)
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts every n-th position."""
+        return Strided(upstream(reading), self.count, self.index)
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens every n-th element."""
+        return _Strides(open_input(self.input, reading), to_skip=self.index, step=self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardHint(Unary):
+    """Marks where `auto_shard` divides under AutoShardPolicy.HINT."""
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
+        """Raises an error, because the number of workers is unknown here."""
+        raise InvalidArgumentError(
+            "shard(SHARD_HINT, SHARD_HINT) can be read only after auto_shard has divided it, "
+            "under AutoShardPolicy.HINT"
+        )
+
+
+class _Strides(Reader):
+    """Every `step`-th element after the first `to_skip`, `left` of them; without it, all."""
+
+    FIELDS = ("_to_skip", "_left")
+
+    def __init__(
+        self, parent: Reader, *, to_skip: int = 0, step: int = 1, left: int | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._to_skip, self._step, self._left = to_skip, step, left
+
+    def __next__(self) -> Element:
+        if self._left is not None:
+            if not self._left:
+                raise StopIteration
+            element = next(self._parent)
+            self._left -= 1
+            return element
+        while self._to_skip:
+            next(self._parent)
+            self._to_skip -= 1
+        element = next(self._parent)
+        self._to_skip = self._step - 1
+        return element
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(PlainOrder):
+    """Reads its input `times` times; None repeats without end."""
+
+    times: int | None
+
+    @property
+    def cardinality(self) -> int:
+        """The product, infinite if one factor is and the other is not 0."""
+        size = self.input.cardinality
+        if self.times == 0 or size == 0:
+            return 0
+        if self.times is None:
+            # TensorFlow too calls an endlessly repeated dataset infinite even
+            # where its size is not known.
+            return INFINITE_CARDINALITY
+        return size if size < 0 else size * self.times
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts the repeated positions."""
+        size = self.input.cardinality
+        if size >= 0 and is_steady(self.input):
+            return Cycled(upstream(reading), size, self.times)
+        return Repeated(
+            lambda epoch: upstream(reading.within(epoch)), self.times, size if size >= 0 else None
+        )
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the repeated elements."""
+        return _RepeatReader(
+            lambda epoch: open_input(self.input, reading.within(epoch)), self.times
+        )
+
+
+class _RepeatReader(Reader):
+    def __init__(self, open_epoch: Callable[[int], Reader], times: int | None) -> None:
+        super().__init__()
+        self._open_epoch, self._times = open_epoch, times
+        self._epoch = 0
+        self._empty = True
+        self._current: Reader | None = None
+
+    def __next__(self) -> Element:
+        while self._times is None or self._epoch < self._times:
+            if self._current is None:
+                self._current, self._empty = self._open_epoch(self._epoch), True
+            try:
+                element = next(self._current)
+            except StopIteration:
+                self.close()
+                self._current = None
+                if self._empty:  # an input without elements stays so
+                    break
+                self._epoch += 1
+            else:
+                self._empty = False
+                return element
+        raise StopIteration
+
+    def get_state(self) -> State:
+        current = None if self._current is None else self._current.get_state()
+        return {"epoch": self._epoch, "empty": self._empty, "current": current}
+
+    def set_state(self, state: State) -> None:
+        self._epoch, self._empty = state["epoch"], state["empty"]
+        self._current = None
+        if state["current"] is not None:
+            self._current = self._open_epoch(self._epoch)
+            self._current.set_state(state["current"])
+
+    def close(self) -> None:
+        """Closes the repetition that is being read."""
+        if self._current is not None:
+            self._current.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(PlainOrder, Seeded):
+    """Draws each element uniformly from the next `size` ones.
+
+    The seed, the number of the pass and the repetitions around it determine the
+    order, so that a pass can be repeated exactly.
+    """
+
+    size: int
+
+    @functools.cached_property
+    def window(self) -> int:
+        """The number of elements from which the first one is drawn, all of them at most."""
+        count = self.input.cardinality
+        return min(count, self.size) if count >= 0 else self.size
+
+    @property
+    def steady(self) -> bool:
+        """Whether each pass has the same order."""
+        return not self.reshuffle or self.size == 1
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts the shuffled positions."""
+        positions, random = upstream(reading), self.generator(reading)
+        if self.size == 1:
+            return positions
+        count = self.input.cardinality
+        if 0 <= count <= self.size:
+            return Permuted(positions, count, random)
+        return Windowed(positions, self.size, random)
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens the shuffled elements."""
+        reader = open_input(self.input, reading)
+        if self.size == 1:
+            return reader
+        return _ShuffleReader(reader, self.size, lambda: self.generator(reading))
+
+
+class _ShuffleReader(Reader):
+    """Keeps the window in memory, and counts the elements it returned.
+
+    A restore reads and draws again, because the window is too large for a position.
+    """
+
+    def __init__(
+        self, parent: Reader, size: int, make_random: Callable[[], np.random.Generator]
+    ) -> None:
+        super().__init__(parent)
+        self._size, self._make_random = size, make_random
+        self._begin(parent.get_state())
+
+    def __next__(self) -> Element:
+        while not self._ended and len(self._window) < self._size:
+            try:
+                self._window.append(next(self._parent))
+            except StopIteration:
+                self._ended = True
+        if not self._window:
+            raise StopIteration
+        # The drawn element changes places with the last, which is cheap to remove.
+        drawn = int(self._random.random() * len(self._window))
+        self._window[drawn], self._window[-1] = self._window[-1], self._window[drawn]
+        self._given += 1
+        return self._window.pop()
+
+    def get_state(self) -> State:
+        return {"beginning": self._beginning, "given": self._given}
+
+    def set_state(self, state: State) -> None:
+        self._parent.set_state(state["beginning"])
+        self._begin(state["beginning"])
+        for _ in range(state["given"]):
+            next(self)
+
+    def _begin(self, beginning: State) -> None:
+        self._beginning = beginning
+        self._random = self._make_random()
+        self._window: list[Element] = []
+        self._ended = False
+        self._given = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate(Several):
+    """All elements of the first of two parts, then all of the second.
+
+    Positions in the second's source continue those of the first's, unless both
+    read the same source.
+    """
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The most specific specs that both satisfy."""
+        return common_spec(*(part.spec for part in self.parts))
+
+    @property
+    def cardinality(self) -> int:
+        """The sum."""
+        sizes = [part.cardinality for part in self.parts]
+        if INFINITE_CARDINALITY in sizes:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in sizes else sum(sizes)
+
+    @property
+    def extent(self) -> int | None:
+        """The sum of the sources' extents."""
+        offset, second = self._offset, self.parts[1].extent
+        return None if offset is None or second is None else offset + second
+
+    @functools.cached_property
+    def _offset(self) -> int | None:
+        """The offset of the second's positions; None if positions would be ambiguous."""
+        roots = {node for node in walk(self) if not node.inputs}
+        return 0 if len(roots) == 1 else self.parts[0].extent
+
+    def read(self, reading: Reading, open_input: Opener) -> Reader:
+        """Opens one after the other."""
+        return _ConcatenateReader(
+            *(open_input(part, reading) for part in self.parts), offset=self._offset
+        )
+
+
+class _ConcatenateReader(Reader):
+    FIELDS = ("_in_second",)
+
+    def __init__(self, first: Reader, second: Reader, offset: int | None) -> None:
+        super().__init__(first, second)
+        self._offset = offset
+        self._in_second = False
+        self._last_of_first: Element | None = None
+
+    def __next__(self) -> Element:
+        first, second = self._parents
+        if not self._in_second:
+            try:
+                self._last_of_first = element = next(first)
+            except StopIteration:
+                self._in_second = True
+            else:
+                return element if self._offset is not None else element._replace(indices=None)
+        element = next(second)
+        if self._last_of_first is not None:
+            # Specs before that may have been those of the first elements, or not known.
+            require_one_dtype("concatenate", self._last_of_first.value, element.value)
+            self._last_of_first = None
+        if element.indices is None or self._offset is None:
+            return element._replace(indices=None)
+        return element._replace(indices=element.indices + self._offset)
+
+    def set_state(self, state: State) -> None:
+        super().set_state(state)
+        self._last_of_first = None
