@@ -294,10 +294,10 @@ def test_doctor_says_where_a_missing_extra_comes_from(monkeypatch: pytest.Monkey
 
 def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
-        return {"jax": "0.9.2", "jaxlib": "0.9.2", "grain": "99.0"}.get(name, "1.0")
+        return {"jax": "0.9.2", "jaxlib": "0.9.2", "protobuf": "99.0"}.get(name, "1.0")
 
     def tested(name: str, extra: str = "") -> SpecifierSet:
-        return SpecifierSet({"jax": ">=0.10,<0.13", "grain": "<0.3,>=0.2.15"}.get(name, ""))
+        return SpecifierSet({"jax": ">=0.10,<0.13", "protobuf": "<8,>=5.28.3"}.get(name, ""))
 
     monkeypatch.setattr(checks, "installed_version", version)
     monkeypatch.setattr(checks, "supported_versions", tested)
@@ -305,10 +305,10 @@ def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.Monkey
     assert {name: finding.state for name, finding in found.items()} == {
         **dict.fromkeys(checks.CORE, "ok"),
         "jax": "wrong",
-        "grain": "wrong",
+        "protobuf": "wrong",
     }
     assert "0.9.2; distlab was tested with <0.13,>=0.10" in found["jax"].text
-    assert found["grain"].remedy == "pip install 'grain<0.3,>=0.2.15'"
+    assert found["protobuf"].remedy == "pip install 'protobuf<8,>=5.28.3'"
 
 
 def test_dependencies_have_a_lowest_and_a_first_untested_version() -> None:

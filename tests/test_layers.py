@@ -163,8 +163,6 @@ ALSO_USES = {
     "cluster": {"google", "googleapiclient", "kubernetes", "urllib3"},
     "devices": {"psutil"},
     "io": {"google", "google_crc32c", "PIL"},
-    "data": {"grain"},
-    "input": {"grain"},
     "exported": {"flatbuffers"},
     "charts": {"bokeh"},
     "page": {"bokeh"},

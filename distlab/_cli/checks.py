@@ -30,7 +30,7 @@ NEWEST_PYTHON = (3, 14)
 """The newest version of Python that distlab was tested with."""
 
 CORE = (
-    *("distlab", "jax", "jaxlib", "numpy", "msgspec", "grain"),
+    *("distlab", "jax", "jaxlib", "numpy", "msgspec"),
     *("protobuf", "google-crc32c", "packaging"),
 )
 EXTRAS = {

@@ -1,4 +1,4 @@
-"""distlab.data: tf.data's names on Grain's engine.
+"""distlab.data: tf.data's names over arrays, files and iterables.
 
 Pipelines over arrays (`from_tensor_slices` or `range`, then shuffle, repeat,
 batch, take, skip and shard in any order) are computed as index arithmetic: a batch

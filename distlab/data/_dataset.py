@@ -18,8 +18,7 @@ from distlab.data.verbs.order_verbs import OrderVerbs
 from distlab.data.verbs.source_verbs import SourceVerbs
 from distlab.data.verbs.state_verbs import StateVerbs
 from distlab.data.verbs.storage_verbs import StorageVerbs
-from distlab.errors import ArgumentTypeError, CardinalityError, InvalidArgumentError
-from distlab.text.shown import shown
+from distlab.errors import CardinalityError, InvalidArgumentError
 
 _SIZE_NAMES: Final = {INFINITE_CARDINALITY: "infinitely many", UNKNOWN_CARDINALITY: "unknown many"}
 
@@ -55,15 +54,7 @@ class Dataset(
         Args:
           plan: The operations that produce the elements.
           options: The options to pass on.
-
-        Raises:
-          ArgumentTypeError: `plan` is no plan.
         """
-        if not isinstance(plan, Node):
-            raise ArgumentTypeError(
-                f"A Dataset is made of a plan, got {shown(plan)}. Use Dataset.from_tensor_slices, "
-                "from_generator, range, or another of its `from_...` methods."
-            )
         self._plan = plan
         self._options = Options() if options is None else options
 
@@ -95,7 +86,7 @@ class Dataset(
 
     @property
     def batched(self) -> bool:
-        """Whether every component has a first dimension, along which it can be divided.
+        """True if every component has a first dimension, along which it can be divided.
 
         Example:
           >>> import distlab as dl

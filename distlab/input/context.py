@@ -1,14 +1,17 @@
-"""The context that a dataset function receives."""
+"""The context of a dataset function, and the strategy whose replicas read."""
 
 from __future__ import annotations
 
 import operator
+from typing import Protocol
 
 import msgspec
 
+from distlab.context.host import Host
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.text.counts import is_count, is_positive_count
 from distlab.text.shown import shown
+from distlab.values.last_batches import LastBatches
 
 
 class InputContext(msgspec.Struct, frozen=True):
@@ -80,11 +83,29 @@ class InputContext(msgspec.Struct, frozen=True):
         replicas = self.num_replicas_in_sync
         each, rest = divmod(size, replicas)
         if rest:
-            below, above = size - rest, size - rest + replicas
-            nearest = f"{below} or {above}" if below > 0 else str(above)
             raise ArgumentValueError(
                 f"global_batch_size must be a multiple of num_replicas_in_sync ({replicas}), got "
-                f"{shown(size)}. Use {nearest}; or pass the global batches to "
+                f"{shown(size)}. Use a multiple, or pass the global batches to "
                 "experimental_distribute_dataset, which divides batches of any size."
             )
         return each
+
+
+class InputHost(Host, Protocol):
+    """A host whose replicas read datasets."""
+
+    @property
+    def reads_per_replica(self) -> bool:
+        """True if each replica may read a dataset of its own."""
+
+    @property
+    def reads_here(self) -> bool:
+        """True if the calling thread may read the replicas' datasets."""
+
+    @property
+    def input_context(self) -> InputContext:
+        """The argument of a dataset function on this worker."""
+
+    @property
+    def batch(self) -> LastBatches:
+        """The last batches of distributed datasets."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
-from distlab.data import Dataset
 from distlab.data.plan.arguments import no_end
 from distlab.errors import ArgumentTypeError, IteratorContextError
-from distlab.input._distribution import Distribution
-from distlab.input._preview import Previewer
-from distlab.input._steps import Steps
-from distlab.input.host import InputHost
-from distlab.input.iterator import DistributedIterator
+from distlab.input.batches import Batches
+from distlab.input.context import InputHost
+from distlab.input.iterator import DistributedIterator, Distribution
 from distlab.input.options import InputOptions
+from distlab.input.preview import Previewer
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
 
@@ -31,13 +29,13 @@ class DistributedDataset:
     beginning.
 
     Args:
-      steps: The source of its steps.
+      batches: The source of its steps.
       strategy: The strategy whose replicas receive its elements.
       options: The options with which it was distributed.
       name: The name that its options give it, else empty.
 
     Attributes:
-      steps: The source of its steps.
+      batches: The source of its steps.
       strategy: The strategy whose replicas receive its elements.
 
     Example:
@@ -51,13 +49,13 @@ class DistributedDataset:
     """
 
     def __init__(
-        self, steps: Steps, strategy: InputHost, options: InputOptions, name: str = ""
+        self, batches: Batches, strategy: InputHost, options: InputOptions, name: str = ""
     ) -> None:
         number = next(_numbers)
-        self.steps = steps
+        self.batches = batches
         self.strategy = strategy
         self._distribution = Distribution(
-            number, steps, strategy, options, Previewer(number), calling_line(), name
+            number, batches, strategy, options, Previewer(number), calling_line(), name
         )
         self._epochs = itertools.count()
 
@@ -100,25 +98,9 @@ class DistributedDataset:
                 "reduce_func must be a function of the value so far and an element, got "
                 f"{shown(reduce_func)}. Write for example lambda count, element: count + 1."
             )
-        if self.steps.endless:
+        if self.batches.endless:
             raise no_end("reduce")
         return functools.reduce(reduce_func, self, initial_state)
-
-    if not TYPE_CHECKING:  # else type checkers accept every name
-
-        def __getattr__(self, name: str) -> Any:
-            """Tells of the verbs of `dl.data.Dataset` when they are called."""
-            if (
-                not name.startswith("_")
-                and hasattr(Dataset, name)
-                and not hasattr(type(self), name)
-            ):
-                raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}, as a dataset has. "
-                    f"Call {name} on the dataset before experimental_distribute_dataset, or in "
-                    "the function that distribute_datasets_from_function calls."
-                )
-            return object.__getattribute__(self, name)  # raises: of a property its own error
 
     @property
     def element_spec(self) -> Any:
@@ -138,7 +120,7 @@ class DistributedDataset:
 
     def __len__(self) -> int:
         """Returns the number of steps in an epoch."""
-        return len(self.steps)
+        return len(self.batches)
 
     def __bool__(self) -> bool:
         """Returns True, whatever the length."""
@@ -152,4 +134,4 @@ class DistributedDataset:
 
     def __repr__(self) -> str:
         """Names the source and the strategy."""
-        return f"DistributedDataset({self.steps!r}, {self.strategy!r})"
+        return f"DistributedDataset({self.batches!r}, {self.strategy!r})"

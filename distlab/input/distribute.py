@@ -14,19 +14,15 @@ from distlab.errors import (
     StructureError,
     UnsupportedError,
 )
-from distlab.input._global_batches import GlobalBatches
-from distlab.input._per_replica_batches import PerReplicaBatches
-from distlab.input._several_workers import agreed_steps
-from distlab.input._steps import Steps
-from distlab.input.context import InputContext
+from distlab.input.batches import Batches, GlobalBatches, PerReplicaBatches
+from distlab.input.context import InputContext, InputHost
 from distlab.input.dataset import DistributedDataset
-from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
+from distlab.input.workers import agreed_batches
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
 from distlab.values.attributes import attribute
-from distlab.values.checks import require_one_parameter
 
 
 def distribute_dataset(
@@ -48,7 +44,7 @@ def distribute_dataset(
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
     may_read = isinstance(dataset, Dataset)
 
-    def steps(of: Dataset) -> Steps:
+    def steps(of: Dataset) -> Batches:
         return steps_of(of, context, replicas, may_read=may_read)
 
     processes = _processes_of(context)
@@ -61,7 +57,7 @@ def distribute_dataset(
             warn_of_reading_all(made, processes.count)
         return made
 
-    agreed = agreed_steps(processes, replicas, whole, steps, global_batches=True)
+    agreed = agreed_batches(processes, replicas, whole, steps, global_batches=True)
     return DistributedDataset(agreed, strategy, options, _name_of(dataset))
 
 
@@ -86,7 +82,7 @@ def distribute_from_function(
             made_by("dataset_fn", call_for_input("dataset_fn", dataset_fn, context))
             for context in contexts
         ]
-        steps: Steps = replica_steps(datasets, len(local))
+        steps: Batches = replica_steps(datasets, len(local))
         return DistributedDataset(steps, strategy, options, _name_of(datasets[0]))
     steps, name = steps_from_function("dataset_fn", dataset_fn, strategy)
     return DistributedDataset(steps, strategy, options, name)
@@ -103,7 +99,7 @@ def steps_from_function(
     strategy: InputHost,
     *,
     fills: bool | None = None,
-) -> tuple[Steps, str]:
+) -> tuple[Batches, str]:
     """Returns the steps of a dataset of per-replica batches made by a function, and its name."""
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
     processes = _processes_of(context)
@@ -117,7 +113,7 @@ def steps_from_function(
 
     if processes is None:
         return replica_steps([made()], replicas, fills=fills), names[0]
-    steps = agreed_steps(
+    steps = agreed_batches(
         processes,
         replicas,
         lambda: as_dataset(made()),
@@ -132,7 +128,7 @@ def _processes_of(context: InputContext) -> ProcessGroup | None:
     return group.current() if context.num_input_pipelines > 1 else None
 
 
-def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Steps:
+def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Batches:
     """Returns the steps of a dataset of global batches.
 
     Where data is sharded, each global batch is divided evenly over the replicas of all
@@ -179,7 +175,6 @@ def call_for_input(
             f"{name} must be a function that accepts an InputContext and returns a dataset, got "
             f"{type(function).__name__}. For a dataset use experimental_distribute_dataset."
         )
-    require_one_parameter(name, function, "an InputContext", "def dataset_fn(context)")
     return function(context)
 
 

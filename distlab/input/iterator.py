@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from distlab.data import Optional
 from distlab.data.plan.engine import State
 from distlab.data.plan.reads import Reads
 from distlab.data.plan.resumable import Resumable
+from distlab.data.transforms.prefetch import PrefetchReader
 from distlab.devices import jax_internals
 from distlab.errors import (
     InvalidArgumentError,
@@ -22,15 +23,45 @@ from distlab.errors import (
     OutOfRangeError,
 )
 from distlab.events import sink
-from distlab.input._distribution import Distribution
-from distlab.input._feed import DirectFeed, Feed, PlacedStep
-from distlab.input._prefetch import PrefetchFeed
-from distlab.input._repeated import Repeats
-from distlab.input.host import InputHost
+from distlab.input.batches import Batches
+from distlab.input.context import InputHost
+from distlab.input.feed import Feed, PlacedStep
+from distlab.input.options import InputOptions
+from distlab.input.preview import Previewer, Repeats
+from distlab.input.spec import per_replica_spec
 from distlab.text.shown import shown
 from distlab.values.distributed import PerReplica
 
 _MOST_INDICES: Final = 65_536
+_WAIT_SECONDS: Final = 0.5
+"""The time that a thread which reads ahead has to end."""
+
+
+class Distribution(NamedTuple):
+    """The steps of a distributed dataset, and the strategy whose replicas receive them.
+
+    Attributes:
+      number: The dataset's number in this process; events name it.
+      batches: The source of its steps.
+      host: The strategy whose replicas receive its elements.
+      options: The options with which it was distributed.
+      previewer: Emits previews of its examples.
+      source: File and line of the call that distributed it.
+      name: The name that its options give it, else empty.
+    """
+
+    number: int
+    batches: Batches
+    host: InputHost
+    options: InputOptions
+    previewer: Previewer
+    source: str
+    name: str
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `PerReplicaSpec` of its elements; with one local replica, plain specs."""
+        return per_replica_spec(self.batches.local_spec, len(self.host.mesh.local_replicas))
 
 
 @final
@@ -55,7 +86,7 @@ class DistributedIterator(Resumable):
         self._strategy = distribution.host
         self._epoch = epoch
         self._batch = 0
-        self._nominal = distribution.steps.nominal or 0
+        self._nominal = distribution.batches.nominal or 0
         self._ended = False
         self._before: State | None = None
         self._repeats = Repeats()
@@ -71,7 +102,7 @@ class DistributedIterator(Resumable):
 
         With one replica the leaves are plain arrays, on its device.
         """
-        return self._noted(fill=self._distribution.steps.fills)
+        return self._noted(fill=self._distribution.batches.fills)
 
     def get_next(self) -> Any:
         """Returns the next element, as `next()` does.
@@ -144,7 +175,7 @@ class DistributedIterator(Resumable):
 
         A position counts the elements that were read, so a dataset whose batch size, functions or
         data changed since continues after as many: only other shuffles, other operations and the
-        end of the data can be told.
+        end of the data are found.
 
         Args:
           state: The result of `state()`.
@@ -202,7 +233,7 @@ class DistributedIterator(Resumable):
             if self._ended:
                 raise StopIteration
             if self._before is not None:
-                if self._distribution.steps.rereadable:
+                if self._distribution.batches.rereadable:
                     self._feed.set_state(self._before)
                 self._before = None
             before = self._feed.get_state()
@@ -214,7 +245,10 @@ class DistributedIterator(Resumable):
                 raise
 
     def _read(self, *, fill: bool) -> Any:
-        placed = next(self._feed)
+        asked = time.monotonic_ns()
+        placed: PlacedStep = next(self._feed)
+        if isinstance(self._feed, PrefetchReader):  # the times of its thread are nobody's
+            placed = placed._replace(wait_ns=time.monotonic_ns() - asked, transfer_ns=0)
         if not (placed.step.complete or fill):
             self._ended = True
             raise StopIteration
@@ -263,7 +297,7 @@ class DistributedIterator(Resumable):
                 bytes=step.bytes,
                 wait_ns=placed.wait_ns,
                 transfer_ns=placed.transfer_ns,
-                policy=self._distribution.steps.policy,
+                policy=self._distribution.batches.policy,
                 source=self._distribution.source,
                 name=self._distribution.name,
                 repeated=self._repeats.count(step.columns, step.sizes, self._batch),
@@ -272,15 +306,24 @@ class DistributedIterator(Resumable):
         self._distribution.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)
 
 
-def _open_feed(distribution: Distribution) -> Feed:
+def _open_feed(distribution: Distribution) -> Feed | PrefetchReader:
+    """Opens the steps, read on demand or ahead.
+
+    Reading ahead is off by default. Measured with batches of 256 x 784 floats and two steps
+    ahead, on 8 and on 2 CPU devices of 2 busy cores, in ms a step: where the program waits for
+    every step and maps elements in Python, 11.1 became 9.6 and 7.7 became 5.3. Where it does not
+    wait, the host is ahead of the devices anyway: 8.3 became 9.7 and 5.0 became 4.8.
+    """
     options = distribution.options
-    fetch = options.experimental_fetch_to_device or options.experimental_place_dataset_on_device
+    fetch = bool(
+        options.experimental_fetch_to_device or options.experimental_place_dataset_on_device
+    )
 
-    def open_direct() -> DirectFeed:
-        return DirectFeed(distribution.steps.open(), distribution.host.mesh, fetch=fetch)
+    def open_one() -> Feed:
+        return Feed(distribution.batches.open(), distribution.host.mesh, fetch=fetch)
 
-    size = max(options.experimental_per_replica_buffer_size, distribution.steps.least_ahead)
-    return PrefetchFeed(open_direct, size) if size > 1 else open_direct()
+    size = max(options.experimental_per_replica_buffer_size, distribution.batches.least_ahead)
+    return PrefetchReader(open_one, size, _WAIT_SECONDS) if size > 1 else open_one()
 
 
 def _record_batch(host: InputHost, placed: PlacedStep) -> None:

@@ -7,10 +7,9 @@ from typing import Any, final
 
 from distlab.data import Optional
 from distlab.errors import ArgumentValueError
-from distlab.input.context import InputContext
+from distlab.input.context import InputContext, InputHost
 from distlab.input.dataset import DistributedDataset
 from distlab.input.distribute import distribute_dataset, steps_from_function
-from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.text.shown import shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,7 @@ from distlab.text.shown import shown
 
 
 class InputReplicationMode(enum.Enum):
-    """How often a dataset function is called (`tf.distribute.InputReplicationMode`).
+    """The number of calls of a dataset function (`tf.distribute.InputReplicationMode`).
 
     Attributes:
       PER_WORKER: Once on each worker, whose replicas take batches in turn.
@@ -88,18 +87,16 @@ def checked_options(options: InputOptions | None) -> InputOptions:
 
 
 def _check_types(options: InputOptions) -> None:
-    for name in "experimental_fetch_to_device", "experimental_place_dataset_on_device":
-        if not isinstance(getattr(options, name), bool | None):
+    for name, kind in (
+        ("experimental_fetch_to_device", bool | None),
+        ("experimental_place_dataset_on_device", bool),
+        ("experimental_replication_mode", InputReplicationMode),
+    ):
+        if not isinstance(value := getattr(options, name), kind):
             raise ArgumentTypeError(
-                f"{name} must be True, False or None, got {shown(getattr(options, name))}. Leave "
-                "it out for the default."
+                f"{name} must be of type {getattr(kind, '__name__', kind)}, got {shown(value)}. "
+                "Leave it out for the default."
             )
-    mode: Any = options.experimental_replication_mode
-    if not isinstance(mode, InputReplicationMode):
-        raise ArgumentTypeError(
-            "experimental_replication_mode must be InputReplicationMode.PER_WORKER or PER_REPLICA, "
-            f"got {shown(mode)}. Write distlab.InputReplicationMode.PER_WORKER, or leave it out."
-        )
     size = options.experimental_per_replica_buffer_size
     if not is_count(size):
         raise ArgumentValueError(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from distlab.errors import InvalidArgumentError
-from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 _PYTHON_DTYPES: Final = {int: np.int32, float: np.float32}
-_MOST_BYTES: Final = (1 << 31) - 1
 _CSV_DTYPES: Final = ("float32", "float64", "int32", "int64", "object")
 
 
@@ -52,35 +50,21 @@ def decode_raw(
     dtype = _numeric_dtype(out_type)
     shape, flat = _texts("decode_raw", input_bytes)
     if fixed_length is not None:
-        if not is_positive_count(fixed_length, _MOST_BYTES):
-            raise InvalidArgumentError(
-                f"fixed_length of decode_raw must be a number of bytes from 1 to {_MOST_BYTES}, "
-                f"got {shown(fixed_length)}. Leave it out to read all bytes."
-            )
         flat = [each[:fixed_length].ljust(fixed_length, b"\0") for each in flat]
-    lengths = {len(each) for each in flat}
-    if len(lengths) > 1:
+    lengths = {len(each) for each in flat} or {0}
+    if len(lengths) > 1 or max(lengths) % dtype.itemsize:
         raise InvalidArgumentError(
-            f"decode_raw needs bytes of one length, got lengths {sorted(lengths)}. Set "
-            "fixed_length, or decode before batch."
-        )
-    length = lengths.pop() if lengths else 0
-    if length % dtype.itemsize:
-        raise InvalidArgumentError(
-            f"The length of bytes must be a multiple of {dtype.itemsize}, the size of {dtype}, got "
-            f"{length}. Use the dtype that was written."
+            f"decode_raw needs bytes of one length, a multiple of {dtype.itemsize}, the size of "
+            f"{dtype}, got lengths {sorted(lengths)}. Set fixed_length, or decode before batch."
         )
     stored = dtype.newbyteorder("<" if little_endian else ">")
     numbers = np.frombuffer(b"".join(flat), stored).astype(dtype)
-    return numbers.reshape(*shape, length // dtype.itemsize)
+    return numbers.reshape(*shape, lengths.pop() // dtype.itemsize)
 
 
 def _numeric_dtype(out_type: Any) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
-    except Exception:  # noqa: BLE001 - any code of the user's
-        dtype = np.dtype(object)
-    if out_type is None or (dtype.kind not in "biufc" and dtype.name != "bfloat16"):
+    dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
+    if dtype.kind not in "biufc" and dtype.name != "bfloat16":
         raise InvalidArgumentError(
             f"out_type of decode_raw must be a dtype of numbers, got {shown(out_type)}. Pass for "
             "example 'uint8'."
@@ -127,44 +111,32 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
       [array([ 1, -1], dtype=int32), array([2, 4], dtype=int32)]
     """
     del name
-    if not isinstance(record_defaults, list | tuple | np.ndarray):
-        raise InvalidArgumentError(
-            "record_defaults of decode_csv must be a list with a default value for each field, got "
-            f"{shown(record_defaults)}. Write for example [0.0, '']."
-        )
     shape, lines = _texts("decode_csv", records)
-    fields = [_field(number, default) for number, default in enumerate(record_defaults)]
+    fields = [_Field.of(number, default) for number, default in enumerate(record_defaults)]
+    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
     columns: list[list[Any]] = [[] for _ in fields]
     for number, line in enumerate(lines):
         text = line.decode(errors="surrogateescape")
         try:
-            row = _split(text, field_delim, quotes=use_quote_delim)
-        except (csv.Error, ValueError, TypeError) as error:
+            rows = list(csv.reader([text], delimiter=field_delim, quoting=quoting, strict=True))
+            (row,) = rows or [[]]
+            if select_cols is not None and len(row) > max(select_cols):
+                row = [row[column] for column in select_cols]
+            if len(row) != len(fields):
+                raise ValueError(f"it must have {len(fields)} fields, as record_defaults")
+            for column, field, value in zip(columns, fields, row, strict=True):
+                column.append(field.read("" if value == na_value else value))
+        except (csv.Error, ValueError) as error:
             raise InvalidArgumentError(
-                f"Record {number} of decode_csv, {shown(line)}, can't be read: {error}. Quote "
-                "fields that hold quotes or line ends."
+                f"Record {number} of decode_csv, {shown(line)}, can't be read: {error}. Give a "
+                "default value of the right dtype for each field, and quote fields that hold "
+                "quotes or line ends."
             ) from error
-        if select_cols is not None and row and len(row) > max(select_cols):
-            row = [row[column] for column in select_cols]
-        if len(row) != len(fields):
-            raise InvalidArgumentError(
-                f"Record {number} of decode_csv must have {len(fields)} fields, as "
-                f"record_defaults, got {len(row)}: {shown(line)}. Give a default for each field."
-            )
-        for column, field, value in zip(columns, fields, row, strict=True):
-            column.append(field.read(number, "" if value == na_value else value))
     results = [
         np.array(column, field.dtype).reshape(shape)
         for column, field in zip(columns, fields, strict=True)
     ]
     return [result if shape else result[()] for result in results]
-
-
-def _split(line: str, delimiter: str, *, quotes: bool) -> list[str]:
-    quoting: Any = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    rows = list(csv.reader([line], delimiter=delimiter, quoting=quoting, strict=True))
-    (row,) = rows or [[]]
-    return row
 
 
 class _Field(NamedTuple):
@@ -173,59 +145,45 @@ class _Field(NamedTuple):
     Attributes:
       number: Its number.
       dtype: Its dtype.
-      convert: Makes a value of text.
       default: Its default value; None if it is required.
     """
 
     number: int
     dtype: np.dtype[Any]
-    convert: Callable[[str], Any]
     default: Any
 
-    def read(self, record: int, text: str) -> Any:
+    @classmethod
+    def of(cls, number: int, default: Any) -> _Field:
+        """Returns the field with an entry of record_defaults."""
+        first = default[0] if isinstance(default, list | tuple) and default else default
+        array = np.asarray(default)
+        dtype = np.dtype(_PYTHON_DTYPES.get(type(first), array.dtype))
+        flat = array.ravel().tolist()
+        if dtype.kind in "SU":
+            dtype = np.dtype(object)
+            flat = [item.encode() if isinstance(item, str) else item for item in flat]
+        if dtype.name not in _CSV_DTYPES or len(flat) > 1 or isinstance(first, type):
+            raise InvalidArgumentError(
+                f"record_defaults[{number}] must be one value of float32, float64, int32, int64 "
+                f"or text, or an empty array of such a dtype, got {shown(default)}. Write for "
+                "example 0.0, or np.zeros(0, np.float32) for a field that is required."
+            )
+        return cls(number, dtype, flat[0] if flat else None)
+
+    def read(self, text: str) -> Any:
+        """Returns the value of a text."""
         if not text:
             if self.default is None:
-                raise InvalidArgumentError(
-                    f"Field {self.number} of record {record} is required, and is missing. Give it "
-                    "a default value, or leave the record out."
-                )
+                raise ValueError(f"field {self.number} is required, and is missing")
             return self.default
+        if self.dtype.kind == "O":
+            return text.encode(errors="surrogateescape")
         try:
-            value = self.convert(text)
-            if self.dtype.kind == "i":
-                value = self.dtype.type(value)
+            return self.dtype.type(int(text) if self.dtype.kind == "i" else float(text))
         except (ValueError, OverflowError):
-            raise InvalidArgumentError(
-                f"Field {self.number} of record {record} must be a valid {self.dtype}, got "
-                f"{shown(text)}. Give it a default value of another dtype."
+            raise ValueError(
+                f"field {self.number} must be a valid {self.dtype}, got {shown(text)}"
             ) from None
-        return value
-
-
-def _field(number: int, default: Any) -> _Field:
-    values = [default] if isinstance(default, str | bytes) else default
-    try:
-        array = np.asarray(values)
-    except Exception:  # noqa: BLE001 - any code of the user's
-        array = np.empty(0, object)
-    flat = array.ravel().tolist()
-    first = default[0] if isinstance(default, list | tuple) and default else default
-    dtype = np.dtype(_PYTHON_DTYPES.get(type(first), array.dtype))
-    if dtype.kind in "SU":
-        dtype = np.dtype(object)
-        flat = [item.encode() if isinstance(item, str) else item for item in flat]
-    if dtype.name not in _CSV_DTYPES or len(flat) > 1 or isinstance(first, type):
-        raise InvalidArgumentError(
-            f"record_defaults[{number}] must be one value of float32, float64, int32, int64 or "
-            f"text, or an empty array of such a dtype, got {shown(default)}. Write for example "
-            "0.0, or np.zeros(0, np.float32) for a field that is required."
-        )
-    converters: dict[str, Callable[[str], Any]] = {"O": _encoded, "f": float, "i": int}
-    return _Field(number, dtype, converters[dtype.kind], flat[0] if flat else None)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
 
 
 def _texts(verb: str, given: Any) -> tuple[tuple[int, ...], list[bytes]]:

@@ -1,4 +1,4 @@
-"""The features that parse_example reads: what each key holds, and what it becomes."""
+"""Descriptions of the features that parse_example reads, one for each key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES: Final = {kind: dtype for dtype, kind in LISTS.items()}
 
 
 class KeyFeature:
-    """What describes a key of the examples."""
+    """Base of the descriptions of a key of the examples."""
 
     dtype: Any
 
@@ -187,17 +187,10 @@ class RaggedFeature(KeyFeature):
     def __post_init__(self) -> None:
         """Converts the dtype to NumPy's."""
         _set(self, dtype=_dtype(self, self.dtype))
-        splits = getattr(self.row_splits_dtype, "as_numpy_dtype", self.row_splits_dtype)
-        if splits not in (np.int32, np.int64, "int32", "int64"):
-            raise InvalidArgumentError(
-                "row_splits_dtype of RaggedFeature must be int32 or int64, got "
-                f"{shown(self.row_splits_dtype)}. Leave it out: lengths are int64."
-            )
-        partitions: Any = self.partitions
-        if not isinstance(partitions, Sequence) or partitions:
+        if self.partitions:
             raise UnsupportedError(
                 "A RaggedFeature here has one ragged dimension, so partitions must be empty, got "
-                f"{shown(partitions)}. Parse the keys of the partitions as features of their "
+                f"{shown(self.partitions)}. Parse the keys of the partitions as features of their "
                 "own."
             )
 

@@ -22,7 +22,7 @@ _COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
 _CHUNK_BYTES: Final = 1 << 18
 
 COMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
-"""What reading a file raises whose compressed data is damaged."""
+"""Errors of reading a file whose compressed data is damaged."""
 
 
 def path_of(name: Any) -> str:
@@ -80,7 +80,7 @@ def open_file(path: str, compression: str) -> BinaryIO:
     Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
     """
     if compression == "GZIP":
-        with _told(path):
+        with _explained(path):
             return gzip.open(path, "rb")  # type: ignore[return-value]
     if compression == "ZLIB":
         return io.BufferedReader(_Inflated(path), _CHUNK_BYTES)
@@ -89,13 +89,13 @@ def open_file(path: str, compression: str) -> BinaryIO:
 
 def opened(path: str) -> BinaryIO:
     """Opens a file for reading."""
-    with _told(path):
+    with _explained(path):
         return Path(path).open("rb")
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Tells of a missing file, and of a folder in its place, in distlab's words."""
+def _explained(path: str) -> Iterator[None]:
+    """Explains a missing file, and a folder in its place."""
     try:
         yield
     except IsADirectoryError as error:

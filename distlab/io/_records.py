@@ -10,14 +10,21 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
+import google_crc32c
+
 from distlab.errors import DataLossError
-from distlab.io._crc import masked_crc32c
 from distlab.io._files import COMPRESSION_ERRORS
 
 _HEAD: Final = struct.Struct("<QI")
 _CHECKSUM: Final = struct.Struct("<I")
 _MOST_AT_ONCE: Final = 1 << 24
 """The bytes that are requested at once, since a length may be wrong."""
+
+
+def masked_crc32c(data: bytes) -> int:
+    """Returns the 32-bit checksum of bytes, CRC-32C masked as TFRecord files store it."""
+    crc: int = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
@@ -62,7 +69,7 @@ def _data(file: BinaryIO, head: bytes, place: _Place) -> bytes:
     if len(head) < _HEAD.size:
         raise DataLossError(
             f"{place.path} is cut off, or is not a TFRecord file: {place} has {len(head)} of the "
-            f"{_HEAD.size} bytes that tell its length. Write the file again."
+            f"{_HEAD.size} bytes of its length. Write the file again."
         )
     length, checksum = _HEAD.unpack(head)
     if checksum != masked_crc32c(head[:8]):

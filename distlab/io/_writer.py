@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Protocol, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
-from distlab.io import _open_files
 from distlab.io._files import checked_compression, name_file, path_of
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
@@ -22,7 +21,7 @@ _LEVEL: Final = 6
 
 @dataclass(frozen=True)
 class TFRecordOptions:
-    """How a TFRecord file is compressed (`tf.io.TFRecordOptions`).
+    """The compression of a TFRecord file (`tf.io.TFRecordOptions`).
 
     Attributes:
       compression_type: `"GZIP"`, `"ZLIB"`, or None for no compression.
@@ -55,7 +54,7 @@ class TFRecordOptions:
 
 
 class _Sink(Protocol):
-    """What a writer needs of a file."""
+    """The methods of a file that a writer calls."""
 
     def write(self, data: bytes, /) -> Any:
         """Writes data."""
@@ -79,7 +78,6 @@ class TFRecordWriter(Uncopied):
 
     Raises:
       InvalidArgumentError: An argument has another form.
-      ContextError: Another writer of this process has the file open.
       OSError: The file can't be written.
 
     Example:
@@ -101,13 +99,8 @@ class TFRecordWriter(Uncopied):
 
     def __init__(self, path: Any, options: TFRecordOptions | str | None = None) -> None:
         chosen = options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
-        name = self._name = path_of(path)
-        _open_files.claim(name, self)
-        try:
-            self._file: _Sink | None = _opened(name, chosen)
-        except BaseException:
-            _open_files.release(self)
-            raise
+        self._name = path_of(path)
+        self._file: _Sink | None = _opened(self._name, chosen)
 
     def write(self, record: bytes | str) -> None:
         """Writes one record.
@@ -154,8 +147,6 @@ class TFRecordWriter(Uncopied):
             except OSError as error:
                 name_file(error, self._name)
                 raise
-            finally:
-                _open_files.release(self)
 
     def __enter__(self) -> TFRecordWriter:
         """Returns itself."""

@@ -23,11 +23,11 @@ from distlab.collectives.cross_device_ops import (
     ReductionToOneDevice,
 )
 from distlab.data import AutoShardPolicy, Dataset, Options
+from distlab.data.plan.engine import Pass
 from distlab.data.sharding.auto_shard import effective_policy
 from distlab.devices.layouts import LayoutName
 from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
-from distlab.input._steps import Reader
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
 from distlab.step.jaxprs import operations as jaxprs
@@ -178,7 +178,7 @@ def move(choices: Choices) -> list[Movement]:
     return [_movement(ops, choices) for ops in ALGORITHMS]
 
 
-def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> Reader:
+def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> Pass:
     context = InputContext(choices.workers, worker, choices.replicas)
     if choices.policy == "FROM FUNCTION":
         return replica_steps([dataset.shard(choices.workers, worker)], replicas).open()
@@ -199,13 +199,9 @@ class _WorkerStep(NamedTuple):
     first: list[int | None]
 
 
-def _worker_steps(reader: Reader) -> list[_WorkerStep]:
+def _worker_steps(reader: Pass) -> list[_WorkerStep]:
     steps: list[_WorkerStep] = []
-    while True:
-        try:
-            step = reader.read()
-        except StopIteration:
-            return steps
+    for step in reader:
         starts = np.cumsum([0, *step.sizes[:-1]])
         indices = step.indices
         first = [
@@ -213,6 +209,7 @@ def _worker_steps(reader: Reader) -> list[_WorkerStep]:
             for start, size in zip(starts, step.sizes, strict=True)
         ]
         steps.append(_WorkerStep(list(step.sizes), first))
+    return steps
 
 
 def _movement(ops: CrossDeviceOps, choices: Choices) -> Movement:

@@ -51,7 +51,7 @@ def require_iterable(name: str, value: Any) -> None:
 def require_end(dataset: Any) -> None:
     """Checks that data which is to be evaluated to its end has one, as far as it is known."""
     if isinstance(dataset, DistributedDataset):
-        endless = dataset.steps.endless
+        endless = dataset.batches.endless
     else:
         endless = isinstance(dataset, Dataset) and dataset.cardinality() == INFINITE_CARDINALITY
     if endless:

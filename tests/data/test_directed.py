@@ -132,19 +132,16 @@ def test_specs_and_options_are_those_of_all_parts() -> None:
 def mixes(verb: str, *parts: Dataset) -> Dataset:
     if verb == "choose_from_datasets":
         return Dataset.choose_from_datasets(parts, Dataset.range(len(parts)).repeat(9))
-    one_each = [[float(row == part) for part in range(len(parts))] for row in range(len(parts))]
-    weights = Dataset.from_tensor_slices(one_each).repeat(9) if verb.endswith("weights") else None
-    return Dataset.sample_from_datasets(parts, weights, seed=1)
+    return Dataset.sample_from_datasets(parts, seed=1)
 
 
-VERBS = ["sample_from_datasets", "sample_from_datasets of weights", "choose_from_datasets"]
+VERBS = ["sample_from_datasets", "choose_from_datasets"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_datasets_of_other_dtypes_or_structures_are_refused_at_the_call(verb: str) -> None:
     numbers = Dataset.from_tensor_slices(np.arange(4))
-    method = verb.removesuffix(" of weights")
-    with pytest.raises(ValueShapeError, match=f"{method} needs datasets of one dtype"):
+    with pytest.raises(ValueShapeError, match=f"{verb} needs datasets of one dtype"):
         mixes(verb, numbers, Dataset.from_tensor_slices(np.zeros(4, np.float32)))
     with pytest.raises(StructureError, match=r"got \* and \(\*, \*\)"):
         mixes(verb, numbers, Dataset.zip(numbers, numbers))

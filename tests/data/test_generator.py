@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +13,6 @@ from distlab.data import Dataset, TensorSpec
 from distlab.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
-    OneShotError,
     StructureError,
     ValueShapeError,
 )
@@ -160,26 +158,7 @@ def test_an_array_that_the_generator_fills_again_is_not_shared() -> None:
         assert batch[1][0].tolist() == [[0], [1], [2], [3]]
 
 
-async def _awaited(*_: Any) -> AsyncIterator[int]:
-    yield 1
-
-
-async def _coroutine() -> list[int]:
-    return [1]
-
-
-class _Asynchronous:
-    def __call__(self) -> AsyncIterator[int]:
-        return _awaited()
-
-
-@pytest.mark.parametrize("function", [_awaited, _coroutine, functools.partial(_awaited, 1)])
-def test_async_functions_are_refused(function: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"async: nothing awaits its values\. Write"):
-        Dataset.from_generator(function)
-
-
-@pytest.mark.parametrize("function", [_Asynchronous(), lambda: 3, lambda: None])
+@pytest.mark.parametrize("function", [lambda: 3, lambda: None])
 def test_a_function_must_return_an_iterable(function: Any) -> None:
     with pytest.raises(StructureError, match=r"must return an iterable, got .* Write a function"):
         list(Dataset.from_generator(function, np.int32, ()))
@@ -199,19 +178,6 @@ def test_a_function_may_return_what_only_has_items() -> None:
 def test_a_dtype_with_fields_is_refused() -> None:
     with pytest.raises(StructureError, match=r"the fields \('a',\)\. Make a dict"):
         Dataset.from_generator(_pairs, np.dtype([("a", "f4")]), ())
-
-
-@pytest.mark.parametrize("made", [lambda: (x for x in range(4)), lambda: iter([0, 1, 2, 3])])
-def test_an_iterator_that_was_read_before_is_no_second_iteration(made: Any) -> None:
-    once = made()
-    dataset = Dataset.from_generator(lambda: once, output_types=np.int64)
-    assert dataset.element_spec == TensorSpec((), np.dtype("int64"))  # read for it, and not lost
-    assert [int(x) for x in dataset] == [0, 1, 2, 3]
-    for _ in range(2):
-        with pytest.raises(OneShotError, match="can be read only once"):
-            list(dataset)
-    with pytest.raises(OneShotError, match="function with yield"):
-        list(dataset.repeat(2))
 
 
 class _Again:

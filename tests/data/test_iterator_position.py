@@ -45,7 +45,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     ),
     "windows apart": lambda _: Dataset.range(17).window(2, shift=5).map(tuple).repeat(2).batch(1),
     "padded": lambda _: Dataset.range(7).map(np.ones).shuffle(3, seed=1).padded_batch(3),
-    "scan": lambda _: Dataset.range(7).shuffle(3, seed=1).scan(0, lambda s, x: (s + x, s)).batch(2),
     "take while": lambda _: Dataset.range(9).map(lambda x: x).take_while(lambda x: x < 4).repeat(2),
     "groups": lambda _: (
         Dataset.range(11)
@@ -62,18 +61,12 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
         seed=5,
         rerandomize_each_iteration=True,
     ).repeat(2),
-    "sampled by": lambda _: Dataset.sample_from_datasets(
-        [Dataset.range(5), Dataset.range(10, 20)],
-        Dataset.from_tensor_slices([[0.2, 0.8], [0.5, 0.5]]).repeat(9),
-        seed=5,
-    ),
     "chosen": lambda _: Dataset.choose_from_datasets(
         [Dataset.range(3), Dataset.range(10, 20)],
         Dataset.range(2).shuffle(2, seed=1).repeat(9),
         stop_on_empty_dataset=False,
     ).batch(2),
-    "random": lambda _: Dataset.zip(Dataset.random(seed=4), Dataset.counter(3)).take(5).repeat(2),
-    "random chunks": lambda _: Dataset.random(seed=4).take(2050).shard(500, 7),
+    "counter": lambda _: Dataset.counter(3).take(5).repeat(2),
     "parallel map": lambda _: (
         Dataset.range(9).shuffle(3, seed=1).map(lambda x: x * 2, num_parallel_calls=3).repeat(2)
     ),

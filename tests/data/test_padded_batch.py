@@ -110,7 +110,7 @@ def test_positions_of_examples_are_kept() -> None:
         ([1], None, InvalidArgumentError, "which is smaller"),
         ([None, None], None, InvalidArgumentError, "as many dimensions"),
         ("x", None, InvalidArgumentError, "sequence of sizes"),
-        ([-2], None, InvalidArgumentError, "sequence of sizes"),
+        ([-2], None, InvalidArgumentError, "which is smaller"),
         (None, 0.5, InvalidArgumentError, "component's dtype"),
         (None, "x", InvalidArgumentError, "component's dtype"),
         (None, np.float64(1), InvalidArgumentError, "component's dtype"),

@@ -17,7 +17,6 @@ from distlab.data import Dataset
     [
         lambda fill: Dataset.range(3).map(fill),
         lambda fill: Dataset.range(3).map(fill, num_parallel_calls=1),
-        lambda fill: Dataset.range(3).scan(0, lambda state, i: (state, fill(i))),
         lambda fill: Dataset.from_generator(lambda: map(fill, range(3))),
     ],
 )

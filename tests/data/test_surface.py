@@ -34,14 +34,12 @@ map map_func num_parallel_calls deterministic synchronous use_unbounded_threadpo
 options
 padded_batch batch_size padded_shapes padding_values drop_remainder name
 prefetch buffer_size name
-random seed rerandomize_each_iteration name
 range args output_type name
 rebatch batch_size drop_remainder name
 reduce initial_state reduce_func name
 repeat count name
 sample_from_datasets datasets weights seed stop_on_empty_dataset rerandomize_each_iteration name
 save path compression shard_func checkpoint_args
-scan initial_state scan_func name
 shard num_shards index name
 shuffle buffer_size seed reshuffle_each_iteration name
 skip count name

@@ -294,7 +294,6 @@ def test_apply_and_autotune() -> None:
 @pytest.mark.parametrize(
     ("make", "shape"),
     [
-        (lambda: Dataset.range(5).batch(2).scan(0, lambda n, x: (n + 1, x)), (None,)),
         (lambda: Dataset.range(5).batch(2).flat_map(Dataset.from_tensors), (None,)),
         (lambda: Dataset.range(0).batch(2).flat_map(Dataset.from_tensors), (None,)),
         (lambda: Dataset.range(5).batch(2).interleave(Dataset.from_tensor_slices), ()),

@@ -173,27 +173,6 @@ def test_reduce_folds_the_elements_of_an_epoch() -> None:
         dataset.reduce(0.0, 3)
 
 
-@pytest.mark.parametrize("verb", ["map", "batch", "shuffle", "take", "repeat", "with_options"])
-def test_a_verb_of_datasets_is_told_to_come_before_the_distribution(verb: str) -> None:
-    distributed = _strategy(2).experimental_distribute_dataset(_range(4).batch(2))
-    with pytest.raises(AttributeError, match=f"no attribute '{verb}'.*Call {verb} on the dataset"):
-        getattr(distributed, verb)
-    assert not hasattr(distributed, verb)
-
-
-def test_an_attribute_that_no_dataset_has_is_told_of_as_python_does() -> None:
-    distributed: Any = _strategy(2).experimental_distribute_dataset(_range(4).batch(2))
-    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
-        _ = distributed.other
-
-
-def test_an_error_in_a_property_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = _strategy(2).experimental_distribute_dataset(_range(4).batch(2))
-    monkeypatch.delattr(distributed, "_distribution")
-    with pytest.raises(AttributeError, match="no attribute '_distribution'"):
-        _ = distributed.element_spec
-
-
 @pytest.mark.parametrize("ends", [True, False])
 def test_reduce_of_data_that_is_known_to_have_no_end_is_refused(ends: bool) -> None:
     def add(total: int, _: object) -> int:

@@ -20,7 +20,6 @@ _PIPELINES: dict[str, Callable[[], Dataset]] = {
     "positions": lambda: Dataset.range(24).shuffle(5, seed=1).batch(4),
     "values": lambda: Dataset.range(24).map(lambda x: x + 1).shuffle(5, seed=1).batch(4),
     "filter": lambda: Dataset.range(48).filter(lambda x: x % 2 == 0).batch(4),
-    "scan": lambda: Dataset.range(24).scan(0, lambda s, x: (s + x, s)).batch(4),
     "unbatch": lambda: Dataset.range(24).batch(5).map(lambda x: x).unbatch().batch(4),
     "interleave": lambda: (
         Dataset.range(6).interleave(lambda x: Dataset.range(x, x + 4), cycle_length=2).batch(4)

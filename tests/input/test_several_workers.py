@@ -22,11 +22,10 @@ from distlab.errors import (
     WorkerError,
 )
 from distlab.input import distribute
-from distlab.input._agreement import AgreedSteps
-from distlab.input._several_workers import agreed_steps
-from distlab.input._steps import Step, Steps
+from distlab.input.batches import Batches, Step
 from distlab.input.context import InputContext
 from distlab.input.spec import PerReplicaSpec
+from distlab.input.workers import AgreedBatches, agreed_batches
 from tests.input.feeding import lines, with_policy
 from tests.input.threads_as_workers import Store, as_threads, groups, on_all
 
@@ -38,9 +37,9 @@ def distributed(makes: list[Make], replicas: int = 1, store: Store | None = None
     workers = len(makes)
     members = groups(workers, store)
 
-    def distribute_on(worker: int) -> Steps:
+    def distribute_on(worker: int) -> Batches:
         context = InputContext(workers, worker, workers * replicas)
-        return agreed_steps(
+        return agreed_batches(
             members[worker],
             replicas,
             makes[worker],
@@ -56,7 +55,7 @@ def from_functions(makes: list[Make], replicas: int = 1) -> list[Any]:
     members = groups(len(makes))
     return on_all(
         [
-            lambda n=n: agreed_steps(  # type: ignore[misc]
+            lambda n=n: agreed_batches(  # type: ignore[misc]
                 members[n],
                 replicas,
                 makes[n],
@@ -68,13 +67,13 @@ def from_functions(makes: list[Make], replicas: int = 1) -> list[Any]:
     )
 
 
-def taken(steps: Steps, limit: int | None = None) -> list[Step]:
+def taken(steps: Batches, limit: int | None = None) -> list[Step]:
     """Reads the steps of a pass."""
     reader = steps.open()
     found: list[Step] = []
     while limit is None or len(found) < limit:
         try:
-            found.append(reader.read())
+            found.append(next(reader))
         except StopIteration:
             break
     reader.close()
@@ -182,9 +181,9 @@ def test_a_plan_over_arrays_that_is_the_same_on_all_workers_needs_no_agreement()
         return Dataset.range(20).shuffle(20).repeat(2).batch(8)
 
     steps = distributed([plain, plain])
-    assert not any(isinstance(each, AgreedSteps) for each in steps)
+    assert not any(isinstance(each, AgreedBatches) for each in steps)
     mapped = distributed([lambda: plain().map(lambda x: x)] * 2)
-    assert all(isinstance(each, AgreedSteps) for each in mapped)
+    assert all(isinstance(each, AgreedBatches) for each in mapped)
 
 
 def test_workers_whose_arrays_differ_in_length_agree_at_each_step() -> None:
@@ -326,11 +325,11 @@ def test_a_position_is_restored_by_any_number_of_workers_where_batches_are_globa
     make: Make = lambda: Dataset.range(24).shuffle(24, seed=5).batch(8)  # noqa: E731
     readers = [steps.open() for steps in distributed([make] * 2)]
     on_all([reader.read for reader in readers])
-    state = readers[1].state()
-    assert state == readers[0].state()
+    state = readers[1].get_state()
+    assert state == readers[0].get_state()
     later = [steps.open() for steps in distributed([make] * 4)]
     for reader in later:
-        reader.restore(state)
+        reader.set_state(state)
     found: list[Any] = on_all([reader.read for reader in later])
     examples = [x for step in found for x in parts([step])[0][0]]
     assert examples == [int(x) for x in list(Dataset.range(24).shuffle(24, seed=5))[8:16]]
@@ -345,7 +344,7 @@ def test_agreement_leaves_at_most_one_message_of_each_worker() -> None:
 
 def test_a_lost_worker_ends_the_wait_of_the_others() -> None:
     members = groups(2)
-    steps = AgreedSteps(
+    steps = AgreedBatches(
         distribute.replica_steps([Dataset.range(4).batch(2)], 1, fills=True),
         members[0],
         0,
@@ -356,20 +355,20 @@ def test_a_lost_worker_ends_the_wait_of_the_others() -> None:
     as_threads(members[0]).lost = WorkerError("worker 1", "node-7", "It was killed.")
     reader = steps.open()
     with pytest.raises(WorkerError, match="worker 1 on node-7: It was killed"):
-        reader.read()
+        next(reader)
 
 
 def test_a_worker_that_does_not_come_is_named_when_the_limit_is_over() -> None:
     members = groups(2)
     members[0].timeout = 0.3
     dataset = Dataset.range(4).batch(2)
-    steps = AgreedSteps(
+    steps = AgreedBatches(
         distribute.replica_steps([dataset], 1, fills=True), members[0], 0, 1, [2, 2], endless=False
     )
     reader = steps.open()
     for _ in range(2):  # and again: no later round can follow
         with pytest.raises(WorkerError, match="worker 1 on host: It did not come within"):
-            reader.read()
+            next(reader)
 
 
 def test_a_worker_whose_program_has_ended_is_not_waited_for() -> None:
@@ -377,18 +376,18 @@ def test_a_worker_whose_program_has_ended_is_not_waited_for() -> None:
     members[0].timeout = None
     as_threads(members[0]).left = {members[0].workers[1]}
     dataset = Dataset.range(4).batch(2)
-    steps = AgreedSteps(
+    steps = AgreedBatches(
         distribute.replica_steps([dataset], 1, fills=True), members[0], 0, 1, [2, 2], endless=False
     )
     reader = steps.open()
     with pytest.raises(WorkerError, match="worker 1 on host: Its program has ended without"):
-        reader.read()
+        next(reader)
 
 
 def test_closing_ends_the_wait_of_another_thread() -> None:
     members = groups(2)
     members[0].timeout = None
-    steps = AgreedSteps(
+    steps = AgreedBatches(
         distribute.replica_steps([Dataset.range(4).batch(2)], 1, fills=True),
         members[0],
         0,
@@ -399,7 +398,7 @@ def test_closing_ends_the_wait_of_another_thread() -> None:
     reader = steps.open()
 
     def read() -> Iterator[Step]:
-        return iter([reader.read()])
+        return iter([next(reader)])
 
     def close() -> None:
         reader.interrupt()

@@ -99,7 +99,7 @@ def _as_worker(dataset: dl.data.Dataset, workers: int, worker: int, replicas: in
     seen: list[Any] = []
     while True:
         try:
-            step = reader.read()
+            step = next(reader)
         except StopIteration:
             return seen
         seen.append([np.asarray(part).tolist() for part in step.columns[0]])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlab.input import split
+from distlab.input.batches import divided_sizes
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from distlab.input import split
     ],
 )
 def test_sizes_are_those_of_tf_distribute(batch: int, replicas: int, expected: list[int]) -> None:
-    assert split.sizes(batch, replicas) == expected
+    assert divided_sizes(batch, replicas) == expected
 
 
 @given(batch=st.integers(0, 10_000), replicas=st.integers(1, 64))
 def test_every_example_is_given_once_and_the_first_replicas_get_most(
     batch: int, replicas: int
 ) -> None:
-    sizes = split.sizes(batch, replicas)
+    sizes = divided_sizes(batch, replicas)
     assert sum(sizes) == batch
     assert len(sizes) == replicas
     assert sizes == sorted(sizes, reverse=True)

@@ -27,7 +27,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     "windows": lambda _: (
         Dataset.range(11).window(3, 1, 1, True).flat_map(lambda w: w.batch(3)).batch(4)
     ),
-    "scan": lambda _: Dataset.range(11).scan(0, lambda s, x: (s + x, {"sum": s, "x": x})).batch(4),
     "take while": lambda _: Dataset.range(11).take_while(lambda x: x < 7).batch(4),
     "sampled": lambda _: Dataset.sample_from_datasets(
         [Dataset.range(5), Dataset.range(10, 16)], seed=1
@@ -44,7 +43,6 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     "buckets": lambda _: (
         Dataset.range(11).map(_rows).bucket_by_sequence_length(len, [3, 6], [4, 3, 2])
     ),
-    "random": lambda _: Dataset.random(seed=1).map(lambda x: x % 1000).take(11).batch(4),
     "counter": lambda _: Dataset.counter(dtype=np.int32).batch(4).take(3),
     "parallel": lambda _: Dataset.range(11).map(lambda x: x * 2, num_parallel_calls=2).batch(4),
     "rebatched": lambda _: Dataset.range(11).batch(3).rebatch(4),

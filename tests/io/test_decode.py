@@ -44,10 +44,12 @@ def test_the_memory_of_arrays_is_read_back(shape: tuple[int, int], dtype: str) -
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: decode_raw(b"\1\0\2", np.int16), "multiple of 2, the size of int16, got 3"),
-        (lambda: decode_raw([b"a", b"bc"], np.uint8), r"one length, got lengths \[1, 2\]"),
+        (
+            lambda: decode_raw(b"\1\0\2", np.int16),
+            r"multiple of 2, the size of int16, got lengths \[3\]",
+        ),
+        (lambda: decode_raw([b"a", b"bc"], np.uint8), r"one length, .* got lengths \[1, 2\]"),
         (lambda: decode_raw([b"a"], np.int16, fixed_length=3), "multiple of 2"),
-        (lambda: decode_raw([b"a"], np.int16, fixed_length=0), "from 1 to 2147483647, got 0"),
         (lambda: decode_raw(b"abc", bytes), "must be a dtype of numbers, got <class .bytes.>"),
         (lambda: decode_raw(3, np.uint8), "needs bytes or an array of bytes, got 3"),
     ],
@@ -94,13 +96,13 @@ def test_dtypes_are_those_of_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("line", "defaults", "message"),
     [
-        (",1", [REQUIRED, 0], "Field 0 of record 0 is required, and is missing"),
+        (",1", [REQUIRED, 0], "Record 0 .* field 0 is required, and is missing"),
         ('"ab,c', ["", ""], "Record 0 of decode_csv.*can't be read"),
         ('"ab"c,d', ["", ""], "can't be read"),
-        ("1", [0, 0], "must have 2 fields.*got 1"),
-        ("1,2,3", [0, 0], "must have 2 fields.*got 3"),
-        ("", ["d"], "must have 1 fields.*got 0"),
-        ("x", [0], "Field 0 of record 0 must be a valid int32, got 'x'"),
+        ("1", [0, 0], "must have 2 fields"),
+        ("1,2,3", [0, 0], "must have 2 fields"),
+        ("", ["d"], "must have 1 fields"),
+        ("x", [0], "field 0 must be a valid int32, got 'x'"),
         ("1.5", [0], "must be a valid int32"),
         ("1099511627776", [0], "must be a valid int32"),
         ("1", [True], r"record_defaults\[0\] must be one value"),

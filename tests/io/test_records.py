@@ -22,8 +22,7 @@ from distlab.errors import (
     DataLossError,
     InvalidArgumentError,
 )
-from distlab.io._crc import masked_crc32c
-from distlab.io._records import record_of
+from distlab.io._records import masked_crc32c, record_of
 
 WRITTEN = Path(__file__).parent / "records" / "examples.tfrecord"
 """Twelve records that TensorFlow wrote."""

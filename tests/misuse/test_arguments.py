@@ -140,7 +140,6 @@ ROWS_OF: Final[dict[str, dict[str, Call]]] = {
         "Dataset.filter": lambda _, v: EIGHT.filter(v),
         "Dataset.flat_map": lambda _, v: EIGHT.flat_map(v),
         "Dataset.interleave": lambda _, v: EIGHT.interleave(v),
-        "Dataset.scan": lambda _, v: EIGHT.scan(np.int64(0), v),
         "Dataset.reduce": lambda _, v: EIGHT.reduce(np.int64(0), v),
         "Dataset.take_while": lambda _, v: EIGHT.take_while(v),
         "Dataset.apply": lambda _, v: EIGHT.apply(v),

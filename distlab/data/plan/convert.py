@@ -100,18 +100,9 @@ def _from_list(value: list[Any]) -> Any:
         return _to_bytes(np.asarray(value, dtype=object), value)
     if _has_python_numbers(value):
         dtype = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind)
-        if array.dtype.kind == "f" and array.size and array.max() >= 2.0**63:
-            _require_exact(value)
         # An empty list is float64 in NumPy and float32 in TensorFlow.
         return array if dtype is None else _python_number(array, dtype)
     return array
-
-
-def _require_exact(value: list[Any]) -> None:
-    """Refuses whole numbers that NumPy has rounded, since no integer type has all of them."""
-    numbers = np.asarray(value, dtype=object).ravel().tolist()
-    if all(type(number) is int for number in numbers):
-        raise _too_large(min(numbers), max(numbers))
 
 
 def _too_large(low: Any, high: Any) -> ValueShapeError:

@@ -1,4 +1,4 @@
-"""Readers: one pass over elements each, with a position that can be saved and restored."""
+"""Readers: one pass over elements each, with a position to save and restore."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Element(NamedTuple):
     indices: np.ndarray[Any, np.dtype[np.int64]] | None
 
 
-class Reader(ABC):
-    """One pass over elements.
+class Pass(ABC):
+    """An iteration with a position.
 
     Attributes:
       FIELDS: The attributes that its position consists of, besides those of its parents.
@@ -46,21 +46,15 @@ class Reader(ABC):
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, *parents: Reader) -> None:
-        self._parents = parents
-
-    @property
-    def _parent(self) -> Reader:
-        """The first of the readers that it reads from."""
-        return self._parents[0]
+    _parents: tuple[Pass, ...] = ()
 
     def __iter__(self) -> Self:
         """Returns itself."""
         return self
 
     @abstractmethod
-    def __next__(self) -> Element:
-        """Returns the next element."""
+    def __next__(self) -> Any:
+        """Returns the next item; raises `StopIteration` at the end."""
 
     def get_state(self) -> State:
         """Returns the position."""
@@ -78,6 +72,24 @@ class Reader(ABC):
         """Ends the reading."""
         for parent in self._parents:
             parent.close()
+
+
+class Reader(Pass):
+    """One pass over elements, which reads from other readers."""
+
+    _parents: tuple[Reader, ...]
+
+    def __init__(self, *parents: Reader) -> None:
+        self._parents = parents
+
+    @property
+    def _parent(self) -> Reader:
+        """The first of the readers that it reads from."""
+        return self._parents[0]
+
+    @abstractmethod
+    def __next__(self) -> Element:
+        """Returns the next element."""
 
 
 def require_own_threads(process: int) -> None:

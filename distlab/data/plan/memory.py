@@ -45,41 +45,12 @@ def own(leaf: Any) -> Any:
     return copy
 
 
-def own_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns what `own` does; of rows that share memory, the memory is copied, once.
-
-    The windows of `numpy.lib.stride_tricks.sliding_window_view`, copied one by one, would need
-    many times the memory of the numbers.
-    """
-    whole = _memory_of(array)
-    shares = array.nbytes > whole.nbytes and whole.flags.c_contiguous
-    if not shares or array.dtype.kind == "O" or _is_constant(array):
-        owned: np.ndarray[Any, Any] = own(array)
-        return owned
-    offset = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-    return np.ndarray(array.shape, array.dtype, own(whole), offset, array.strides)
-
-
 def _is_constant(array: np.ndarray[Any, Any]) -> bool:
     """Returns whether neither the array nor one whose memory it shows can be written into."""
     behind: Any = array
     while behind is not None:
         if isinstance(behind, np.ndarray) and behind.flags.writeable:
             return False
-        behind = _behind(behind)
+        # Views that NumPy makes by strides have one that is no array in between, with a base, too.
+        behind = getattr(behind, "base", None)
     return True
-
-
-def _memory_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the last array behind a view; itself for an array that is none."""
-    behind: Any = array
-    while behind is not None:
-        if isinstance(behind, np.ndarray):
-            array = behind
-        behind = _behind(behind)
-    return array
-
-
-def _behind(view: Any) -> Any:
-    # Views that NumPy makes by strides have one that is no array in between, with a base, too.
-    return getattr(view, "base", None)

@@ -30,7 +30,7 @@ class Stopwatch:
 
     @property
     def says_parallel(self) -> bool:
-        """Whether threads are worthwhile."""
+        """True if threads are worthwhile."""
         return self._calls >= _TRIAL and self._fastest > _WORTHWHILE_SECONDS
 
     def time(self, call: Callable[[], Element]) -> Element:

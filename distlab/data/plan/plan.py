@@ -86,12 +86,12 @@ class Node(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether the specs hold for every element; else they are those of the first one."""
+        """True if the specs hold for every element; else they are those of the first one."""
         return all(node.exact for node in self.inputs)
 
     @property
     def rereadable(self) -> bool:
-        """Whether elements that were read can be read again, at no other place."""
+        """True if elements that were read can be read again, at no other place."""
         return all(node.rereadable for node in self.inputs)
 
     @abstractmethod
@@ -196,11 +196,6 @@ class PlainOrder(Order):
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
         """Starts its positions; `upstream` starts those of its input."""
 
-    @property
-    def steady(self) -> bool:
-        """Whether each pass has the same order."""
-        return True
-
 
 def walk(node: Node) -> Iterator[Node]:
     """Yields the nodes of a plan, each once, outputs before inputs."""
@@ -264,15 +259,6 @@ def is_plain(node: Node) -> bool:
     while isinstance(node, PlainOrder):
         node = node.input
     return isinstance(node, Source)
-
-
-def is_steady(node: Node) -> bool:
-    """Returns whether every pass over a plain order is the same."""
-    while isinstance(node, PlainOrder):
-        if not node.steady:
-            return False
-        node = node.input
-    return True
 
 
 def start_positions(node: Node, reading: Reading) -> Positions:

@@ -196,41 +196,6 @@ class Repeated:
         return True
 
 
-class Cycled:
-    """The same finite positions repeated, computed once."""
-
-    def __init__(self, upstream: Positions, size: int, times: int | None) -> None:
-        self._cycle = upstream.take(size)
-        self._left = None if times is None else len(self._cycle) * times
-        self._next = 0
-
-    def take(self, count: int) -> Indices:
-        """Returns the next positions."""
-        count = self._pass(count)
-        if not count:
-            return _NONE
-        size, start = len(self._cycle), self._next
-        self._next = (start + count) % size
-        if start + count <= size:
-            return self._cycle[start : start + count]
-        return self._cycle[(start + np.arange(count)) % size]
-
-    def skip(self, count: int) -> int:
-        """Passes over positions."""
-        count = self._pass(count)
-        if count:
-            self._next = (self._next + count) % len(self._cycle)
-        return count
-
-    def _pass(self, count: int) -> int:
-        if not len(self._cycle):
-            return 0
-        if self._left is not None:
-            count = min(count, self._left)
-            self._left -= count
-        return count
-
-
 class Limited:
     """The first positions of a stream."""
 
@@ -376,7 +341,7 @@ class PositionReader(_Counted):
 
     @property
     def of_positions(self) -> bool:
-        """Whether its elements are positions, and no rows yet."""
+        """True if its elements are positions, and no rows yet."""
         return self._source is None
 
     def batched(self, size: int, *, drop_remainder: bool) -> Reader:

@@ -1,4 +1,4 @@
-"""What a program has read from an iterator, for those who passed it on."""
+"""A count of a program's reads from an iterator, for those who passed it on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, final
 
 @final
 class Reads:
-    """What was read from an iterator so far, wherever it stands.
+    """The reads from an iterator so far, wherever it stands.
 
     Attributes:
       taken: The number of elements.

@@ -91,9 +91,6 @@ class DatasetSpec:
       element_spec: The nest of specs of its elements.
       make_empty: Makes such a dataset without elements; None where no dataset was at hand.
 
-    Raises:
-      ArgumentTypeError: A part of `element_spec` is no spec.
-
     Example:
       >>> import distlab as dl
       >>> dl.data.Dataset.range(10).window(5).element_spec
@@ -106,18 +103,6 @@ class DatasetSpec:
     shape: ClassVar[tuple[()]] = ()
     rank: ClassVar[int] = 0
     dtype: ClassVar[np.dtype[Any]] = np.dtype(object)
-
-    def __post_init__(self) -> None:
-        """Checks the nest of specs."""
-        map_nest(_require_spec, self.element_spec)
-
-
-def _require_spec(spec: Any) -> None:
-    if not isinstance(spec, TensorSpec | DatasetSpec):
-        raise ArgumentTypeError(
-            "A DatasetSpec needs the specs of a dataset's elements, got "
-            f"{shown(spec)}. Write for example dl.data.DatasetSpec(dataset.element_spec)."
-        )
 
 
 def spec_of(value: Any) -> Any:

@@ -14,8 +14,8 @@ from distlab.text.shown import shown
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("distlab")
-_told: set[str] = set()
-"""The fields of which this process has said that they have no effect."""
+_reported: set[str] = set()
+"""The fields whose missing effect this process has reported."""
 
 
 class Field(Generic[T]):
@@ -55,20 +55,20 @@ class Field(Generic[T]):
         """Returns the value."""
         if options is None:
             return self
-        return cast(T, options._values.setdefault(self.name, self.default()))
+        return cast(T, vars(options).setdefault(self.name, self.default()))
 
     def __set__(self, options: OptionFields, value: T) -> None:
         """Sets the value."""
+        called = f"{self._owner}.{self.name}"
         if not isinstance(value, self._kind):
             raise ArgumentTypeError(
-                f"{self._owner}.{self.name} must be of type {self._kind.__name__}, as in tf.data, "
-                f"got {shown(value)} of type {type(value).__name__}. Leave the field as it is for "
-                "the default."
+                f"{called} must be of type {self._kind.__name__}, as in tf.data, got "
+                f"{shown(value)} of type {type(value).__name__}. Leave the field as it is for the "
+                "default."
             )
-        options._values[self.name] = value
-        called = f"{self._owner}.{self.name}"
-        if self._no_effect and value != self._already and called not in _told:
-            _told.add(called)
+        vars(options)[self.name] = value
+        if self._no_effect and value != self._already and called not in _reported:
+            _reported.add(called)
             warnings.warn(
                 f"{called} has no effect: {self._no_effect}. It is accepted for compatibility "
                 "with TensorFlow.",
@@ -80,25 +80,17 @@ class Field(Generic[T]):
 class OptionFields:
     """Options with the fields of its class; setting another one is an AttributeError."""
 
-    __slots__ = ("_frozen", "_values")
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
-    _values: dict[str, Any]
-    _frozen: bool
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "_values", {})
-        object.__setattr__(self, "_frozen", False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets a field."""
-        if self._frozen:
+        if "_frozen" in vars(self):
             raise OptionError(
-                "A change of what dataset.options() returned has no effect on the dataset, and is "
-                f"refused, got {type(self).__name__}.{name} = {shown(value)}. Set it in a "
+                "A change of the result of dataset.options() has no effect on the dataset, got "
+                f"{type(self).__name__}.{name} = {shown(value)}. Set it in a "
                 "distlab.data.Options() and pass that to dataset.with_options."
             )
-        if not hasattr(type(self), name):
+        if not isinstance(getattr(type(self), name, None), Field):
             raise AttributeError(
                 f"{type(self).__name__} has no field {name!r}; it has "
                 + ", ".join(field for field, _ in self._fields())
@@ -115,10 +107,6 @@ class OptionFields:
         """Shows the fields that are set."""
         fields = (f"{name}={shown(value)}" for name, value in sorted(self._set_values()))
         return f"{type(self).__name__}({', '.join(fields)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Describes a copy, which can be changed."""
-        return _restored, (type(self), dict(self._set_values()))
 
     def merge(self, options: Self) -> Self:
         """Returns these options, overridden by those of others that are set.
@@ -138,17 +126,17 @@ class OptionFields:
                 f"{type(options).__name__}. Make one with distlab.data.{type(self).__name__}()."
             )
         result = copy.deepcopy(self)
+        values = vars(result)
         for name, later in options._set_values():
-            earlier = result._values.get(name)
+            earlier = values.get(name)
             if isinstance(earlier, OptionFields):
-                result._values[name] = earlier.merge(later)
-                continue
-            if isinstance(earlier, list):
-                result._values[name] = [*earlier, *later]
-                continue
-            if earlier is not None and earlier != later:
-                _log.warning("The option %s changes from %r to %r.", name, earlier, later)
-            result._values[name] = copy.deepcopy(later)
+                values[name] = earlier.merge(later)
+            elif isinstance(earlier, list):
+                values[name] = [*earlier, *later]
+            else:
+                if earlier is not None and earlier != later:
+                    _log.warning("The option %s changes from %r to %r.", name, earlier, later)
+                values[name] = copy.deepcopy(later)
         return result
 
     def frozen(self) -> Self:
@@ -157,25 +145,18 @@ class OptionFields:
         for name, _ in result._fields():
             value = getattr(result, name)
             if isinstance(value, OptionFields):
-                result._values[name] = value.frozen()
-        object.__setattr__(result, "_frozen", True)
+                vars(result)[name] = value.frozen()
+        vars(result)["_frozen"] = True
         return result
 
     def _set_values(self) -> Iterator[tuple[str, Any]]:
         """Yields the fields whose values are not the default ones."""
         for name, field in self._fields():
-            if name in self._values and self._values[name] != field.default():
-                yield name, self._values[name]
+            if name in vars(self) and vars(self)[name] != field.default():
+                yield name, vars(self)[name]
 
     @classmethod
     def _fields(cls) -> Iterator[tuple[str, Field[Any]]]:
         for name, field in vars(cls).items():
             if isinstance(field, Field) and field.name == name:
                 yield name, field
-
-
-def _restored(kind: type[OptionFields], values: dict[str, Any]) -> OptionFields:
-    """Returns options with values that are set; for copies and pickles."""
-    options = kind()
-    options._values.update(values)
-    return options

@@ -57,7 +57,7 @@ class AutotuneAlgorithm(enum.Enum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """What tf.data does about state outside of a dataset when it is saved; no effect here.
+    """tf.data's policies for state outside of a dataset when it is saved; no effect here.
 
     Example:
       >>> import distlab as dl

@@ -56,7 +56,7 @@ class Adapted(Node):
 
     @property
     def rereadable(self) -> bool:
-        """Whether it is Grain's: another iteration of others may have another order."""
+        """True for Grain's: another iteration of others may have another order."""
         return _is_grains(self.iterable)
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Sources of rows and numbers: from_tensor_slices, from_tensors, range, counter, random."""
+"""Sources of rows and numbers: from_tensor_slices, from_tensors, range, counter."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import numpy as np
 
 from distlab.data.plan.arguments import integer
 from distlab.data.plan.convert import to_numpy
-from distlab.data.plan.engine import Reader
-from distlab.data.plan.memory import aligned_empty, own_view
+from distlab.data.plan.memory import aligned_empty, own
 from distlab.data.plan.nest import AnyDataset, leaves, map_nest
-from distlab.data.plan.plan import INFINITE_CARDINALITY, Opener, Reading, Source
-from distlab.data.plan.seeded import Draws, Seeded
+from distlab.data.plan.plan import INFINITE_CARDINALITY, Source
 from distlab.data.plan.spec import TensorSpec, row_spec, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 from distlab.text.shown import shown
@@ -163,7 +161,8 @@ def _constant(value: Any) -> np.ndarray[Any, Any]:
     array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
     if isinstance(value, bytes):
         array[()] = value
-    return own_view(array)
+    constant: np.ndarray[Any, Any] = own(array)
+    return constant
 
 
 def _as_slice(positions: Any) -> slice | None:
@@ -184,26 +183,3 @@ def _take(array: np.ndarray[Any, Any], positions: Any) -> np.ndarray[Any, Any]:
     rows: np.ndarray[Any, Any] = array.take(positions, axis=0, out=out, mode="clip")
     rows.flags.writeable = False
     return rows
-
-
-@dataclass(frozen=True, eq=False)
-class RandomNumbers(Seeded):
-    """Numbers drawn uniformly from 0 to 2**32 - 1, without end."""
-
-    @property
-    def spec(self) -> TensorSpec:
-        """An int64 scalar."""
-        return TensorSpec((), np.dtype(np.int64))
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite."""
-        return INFINITE_CARDINALITY
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
-        """Opens the numbers."""
-        return Draws(
-            lambda chunk, count: self.generator(reading, chunk).integers(
-                0, 1 << 32, count, dtype=np.int64
-            )
-        )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from types import GeneratorType
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data.plan.spec import TensorSpec, checked_dtype, spec_of
 from distlab.errors import (
     InvalidArgumentError,
-    OneShotError,
     StructureError,
     ValueShapeError,
 )
@@ -53,31 +50,23 @@ class Generator(Node):
     function: Callable[..., Iterable[Any]]
     args: tuple[Any, ...]
     signature: Any
-    _read: list[Callable[[], Any]] = field(default_factory=list, init=False)
-    """Returns the iterator that the last call returned, if it can be read once."""
-    _peeked: list[Any] = field(default_factory=list, init=False)
-    """Values that were read from it for their spec, until it is read."""
 
     @functools.cached_property
     def spec(self) -> Any:
         """The signature's specs, or without shapes those of the first element."""
         if self.exact:
             return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
-        values = self._values()
-        first = next(values, None)
-        if self._read and first is not None:
-            self._peeked.append(first)
-        first = None if first is None else self._element(first)
+        first = next(self._elements(), None)
         if first is None:
             raise InvalidArgumentError(
                 "The generator yields no elements, so their specs are unknown. Pass "
                 "output_signature to from_generator."
             )
-        return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first))
+        return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first.value))
 
     @property
     def exact(self) -> bool:
-        """Whether the signature has the shapes."""
+        """True if the signature has the shapes."""
         signature = self.signature
         return signature is not None and all(c.shape is not None for c in leaves(signature))
 
@@ -96,14 +85,6 @@ class Generator(Node):
         return Replayed(self._elements)
 
     def _elements(self) -> Iterator[Element]:
-        for value in self._values():
-            yield Element(self._element(value), None)
-
-    def _element(self, value: Any) -> Any:
-        return to_own(value) if self.signature is None else self._converted(value)
-
-    def _values(self) -> Iterator[Any]:
-        """Calls the function, and yields what it yields."""
         # A generator that shuffles its arguments in place must not do so for the next pass.
         values: Any = self.function(*map_nest(unshared, self.args))
         if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
@@ -111,19 +92,11 @@ class Generator(Node):
                 "The generator function of from_generator must return an iterable, got "
                 f"{shown(values)}. Write a function with yield, or return a list."
             )
-        again = bool(self._read) and values is self._read[0]()
-        peeked, self._peeked[:] = list(self._peeked), []
-        if again and not peeked:
-            raise OneShotError(
-                f"The function of from_generator returned the {type(values).__name__} that it had "
-                "returned before, which can be read only once: another iteration would be empty. "
-                "Have it make a new one at each call, as a function with yield does."
-            )
-        self._read[:] = [_reference(values)] if _can_be_read_once(values) else []
-        if again:
-            yield from peeked
-        for value in values:  # noqa: UP028 - `yield from` would close what the user still holds
-            yield value
+        for value in values:
+            yield Element(self._element(value), None)
+
+    def _element(self, value: Any) -> Any:
+        return to_own(value) if self.signature is None else self._converted(value)
 
     def _converted(self, value: Any) -> Any:
         components = map_nest(_component, self.signature, _like(self.signature, value))
@@ -152,17 +125,6 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
         output_types,
         _shapes_like(output_types, output_shapes),
     )
-
-
-def _can_be_read_once(values: Any) -> bool:
-    """Returns whether it is an iterator of Python's own; a user's may begin anew when asked."""
-    own = type(values).__module__ in {"builtins", "itertools", "_io"}
-    return own and iter(values) is values
-
-
-def _reference(values: Any) -> Callable[[], Any]:
-    """Returns what returns an iterator; a generator ends, and closes its files, when dropped."""
-    return weakref.ref(values) if isinstance(values, GeneratorType) else lambda: values
 
 
 def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from distlab.data.plan.engine import Element, Mapped, Reader, State, Zipped
+from distlab.data.plan.engine import Element, Mapped, Reader, State
 from distlab.data.plan.plan import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -62,33 +61,6 @@ class Directed(Several):
 
 
 @dataclass(frozen=True, eq=False)
-class _DirectedBy(Directed):
-    """A dataset decides.
-
-    Attributes:
-      by: A node whose elements decide on the choices.
-    """
-
-    by: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The parts and what decides."""
-        return (*self.parts, self.by)
-
-    def with_inputs(self, *inputs: Node) -> Node:
-        """Returns this operation over other parts and choices."""
-        return replace(self, parts=inputs[:-1], by=inputs[-1])
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite if choices never come to an end, else unknown."""
-        if self.by.cardinality == INFINITE_CARDINALITY:
-            return super().cardinality
-        return UNKNOWN_CARDINALITY
-
-
-@dataclass(frozen=True, eq=False)
 class Sampled(Directed, Seeded):
     """Chooses parts at random.
 
@@ -113,38 +85,35 @@ class Sampled(Directed, Seeded):
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBy(_DirectedBy, Seeded):
-    """Chooses parts at random, by the weights that a dataset has for each choice."""
+class Chosen(Directed):
+    """Chooses the parts that a dataset of their numbers names.
 
-    VERB = "sample_from_datasets"
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens the sampled elements."""
-        points = Draws(lambda chunk, count: self.generator(reading, chunk).random(count))
-        choices = Zipped([open_input(self.by, reading), points], self._choice)
-        return self._directed(reading, open_input, choices)
-
-    def _choice(self, elements: Sequence[Element]) -> Element:
-        weights = checked_weights(elements[0].value, len(self.parts))
-        bounds = np.cumsum(weights)
-        place = int(np.searchsorted(bounds, elements[1].value * bounds[-1], side="right"))
-        return Element(min(place, int(np.flatnonzero(weights)[-1])), None)
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen(_DirectedBy):
-    """Chooses the parts that a dataset of their numbers names."""
+    Attributes:
+      choice: A node whose elements are numbers of parts.
+    """
 
     VERB = "choose_from_datasets"
+    choice: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The parts and the choices."""
+        return (*self.parts, self.choice)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over other parts and choices."""
+        return replace(self, parts=inputs[:-1], choice=inputs[-1])
 
     @property
     def cardinality(self) -> int:
-        """None without choices; else as for samples."""
-        return 0 if self.by.cardinality == 0 else super().cardinality
+        """Infinite if choices never come to an end, else unknown."""
+        if self.choice.cardinality == INFINITE_CARDINALITY:
+            return super().cardinality
+        return 0 if self.choice.cardinality == 0 else UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the chosen elements."""
-        choices = Mapped(open_input(self.by, reading), self._number)
+        choices = Mapped(open_input(self.choice, reading), self._number)
         return self._directed(reading, open_input, choices)
 
     def _number(self, element: Element) -> Element:

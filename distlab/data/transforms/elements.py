@@ -1,12 +1,11 @@
-"""Functions of each element: map, filter, take_while, enumerate, scan and reduce; and zip."""
+"""Functions of each element: map, filter, take_while, enumerate and reduce; and zip."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from distlab.data.plan.engine import (
     Filtered,
     Mapped,
     Reader,
-    Replayed,
     Zipped,
 )
 from distlab.data.plan.nest import call_with, describe, leaves, map_nest, truth
@@ -31,7 +29,7 @@ from distlab.data.plan.plan import (
     spec_of_results,
 )
 from distlab.data.plan.spec import TensorSpec, spec_of
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from distlab.values.plain_arrays import unshared
 
 _PYTHON = {bool, int, float, list}
@@ -192,82 +190,27 @@ class Zip(Several):
         return Element(value, first if agree else None)
 
 
-@dataclass(frozen=True, eq=False)
-class Scan(Unary):
-    """The outputs of a function of a state and each element, which returns the next state."""
+class _State:
+    """A nest of NumPy values that keeps its structure and its dtypes.
 
-    start: Start
-    function: Callable[[Any, Any], Any]
-
-    @functools.cached_property
-    def spec(self) -> Any:
-        """The specs of the first output."""
-        state = _State(self.start, "scan")
-        return spec_of_results(self.input, lambda value: spec_of(self._step(state, value)))
-
-    @property
-    def exact(self) -> bool:
-        """No: other elements may have other shapes."""
-        return False
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens the outputs."""
-        return Replayed(lambda: self._outputs(open_input(self.input, reading)))
-
-    def _outputs(self, reader: Reader) -> Iterator[Element]:
-        state = _State(self.start, "scan")
-        with closing(reader):
-            for element in reader:
-                yield Element(self._step(state, element.value), element.indices)
-
-    def _step(self, state: _State, value: Any) -> Any:
-        result = _call_with_state(self.function, state.value, value)
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise StructureError(
-                "scan_func of scan must return a pair (new_state, output), got "
-                f"{type(result).__name__}."
-            )
-        state.update(result[0])
-        return to_own(result[1])
-
-
-class Start(NamedTuple):
-    """The beginning of a state, as it was when it was passed.
-
-    Attributes:
-      values: The nest of initial values, read-only.
-      weak: For each, whether it is a Python number, which has no dtype of its own: it takes that
-        of the first new state.
+    A Python number has no dtype of its own: it takes that of the first new state.
     """
 
-    values: Any
-    weak: Any
-
-    @classmethod
-    def of(cls, initial: Any) -> Self:
-        """Copies a user's values."""
-        return cls(to_own(initial), map_nest(lambda leaf: type(leaf) in _PYTHON, initial))
-
-
-class _State:
-    """A nest of NumPy values that keeps its structure and its dtypes."""
-
-    def __init__(self, start: Start, verb: str) -> None:
-        self.value = map_nest(unshared, start.values)  # a function may write to a state
-        self._verb = verb
-        self._weak = start.weak
+    def __init__(self, initial: Any) -> None:
+        self.value = map_nest(unshared, to_own(initial))  # a function may write to a state
+        self._weak = map_nest(lambda leaf: type(leaf) in _PYTHON, initial)
 
     def update(self, new: Any) -> None:
         value = to_numpy(new)
         if describe(value) != describe(self.value):
             raise StructureError(
-                f"The state of {self._verb} must keep its structure, {describe(self.value)}, got "
+                f"The state of reduce must keep its structure, {describe(self.value)}, got "
                 f"{describe(value)}."
             )
         for weak, old, now in zip(*map(leaves, (self._weak, self.value, value)), strict=True):
             if not weak and _dtype(old) != _dtype(now):
                 raise ValueShapeError(
-                    f"The state of {self._verb} must keep its dtypes, got {_dtype(now)} after "
+                    f"The state of reduce must keep its dtypes, got {_dtype(now)} after "
                     f"{_dtype(old)}. Convert it with astype, or begin with a value of that dtype."
                 )
         self._weak = map_nest(lambda _: False, self._weak)
@@ -276,20 +219,10 @@ class _State:
 
 def fold(elements: Iterable[Element], initial_state: Any, function: Callable[..., Any]) -> Any:
     """Returns the last state: `function(state, element)` is the next one."""
-    state = _State(Start.of(initial_state), "reduce")
+    state = _State(initial_state)
     for element in elements:
-        state.update(_call_with_state(function, state.value, element.value))
+        state.update(function(state.value, element.value))
     return state.value
-
-
-def _call_with_state(function: Callable[[Any, Any], Any], state: Any, value: Any) -> Any:
-    try:
-        return function(state, value)
-    except StopIteration as error:
-        raise InvalidArgumentError(
-            "A function of a state must not raise StopIteration, which would end the dataset "
-            "silently. Use take or take_while to end it."
-        ) from error
 
 
 def _dtype(leaf: Any) -> np.dtype[Any]:

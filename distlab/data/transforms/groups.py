@@ -59,7 +59,7 @@ class Listed(Node):
 
     @property
     def exact(self) -> bool:
-        """Whether those of `like` are."""
+        """As those of `like`."""
         return self.like.exact
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
@@ -230,7 +230,7 @@ class GroupByWindow(Unary):
 
     @property
     def exact(self) -> bool:
-        """Whether the specs of the dataset for the first element are."""
+        """As those of the dataset for the first element."""
         return self.example.exact
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:

@@ -18,12 +18,10 @@ from distlab.data.plan.plan import (
     Reading,
     Several,
     Unary,
-    is_steady,
     walk,
 )
 from distlab.data.plan.positions import (
     Advanced,
-    Cycled,
     Limited,
     Permuted,
     Positions,
@@ -160,8 +158,6 @@ class Repeat(PlainOrder):
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
         """Starts the repeated positions."""
         size = self.input.cardinality
-        if size >= 0 and is_steady(self.input):
-            return Cycled(upstream(reading), size, self.times)
         return Repeated(
             lambda epoch: upstream(reading.within(epoch)), self.times, size if size >= 0 else None
         )
@@ -230,11 +226,6 @@ class Shuffle(PlainOrder, Seeded):
         """The number of elements from which the first one is drawn, all of them at most."""
         count = self.input.cardinality
         return min(count, self.size) if count >= 0 else self.size
-
-    @property
-    def steady(self) -> bool:
-        """Whether each pass has the same order."""
-        return not self.reshuffle or self.size == 1
 
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
         """Starts the shuffled positions."""

@@ -115,23 +115,13 @@ def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
 def _shape(given: Any) -> Shape:
     """Returns a padded shape; -1 in it means None."""
     try:
-        if isinstance(given, str | bytes | set | Mapping):
-            raise TypeError
-        sizes = [given] if not np.iterable(given) else given
-        shape = tuple(None if size is None or size == -1 else _size(size) for size in sizes)
+        sizes = given if np.iterable(given) else [given]
+        return tuple(None if size in {None, -1} else operator.index(size) for size in sizes)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         raise InvalidArgumentError(
             "A shape in padded_shapes of padded_batch must be a sequence of sizes, with None for "
             f"the longest of a batch, got {shown(given)}. Write for example [None, 3]."
         ) from None
-    return shape
-
-
-def _size(given: Any) -> int:
-    size = operator.index(given)
-    if isinstance(given, bool) or not 0 <= size < 1 << 31:
-        raise ValueError
-    return size
 
 
 def _check_shape(target: Shape, shape: Shape) -> None:
@@ -190,23 +180,17 @@ def _padding(value: Any, dtype: np.dtype[Any]) -> Any:
     if value is None:
         return b"" if dtype.kind == "O" else np.zeros((), dtype)
     found = leaf_to_numpy(value) if is_leaf(value) else ()
-    if dtype.kind == "O" and isinstance(found, bytes):
+    if isinstance(found, bytes) and dtype.kind == "O":
         return found
-    if dtype.kind != "O" and isinstance(found, np.ndarray | np.generic) and not found.ndim:
-        python_number = type(value) in {bool, int, float, complex}
-        number = dtype.kind not in "biu" or np.isfinite(value)
-        if not number:
-            raise _refused_padding(value, dtype)
-        converted = np.asarray(value).astype(dtype)
-        rounds = dtype.kind in "cV" or (dtype.kind == "f" and not isinstance(value, complex))
-        kept = converted == np.asarray(value) or np.isnan(value) or rounds
-        if kept if python_number else found.dtype == dtype:
-            return converted
-    raise _refused_padding(value, dtype)
-
-
-def _refused_padding(value: Any, dtype: np.dtype[Any]) -> InvalidArgumentError:
-    return InvalidArgumentError(
+    if isinstance(found, np.ndarray | np.generic) and not found.ndim and dtype.kind != "O":
+        if found.dtype == dtype:
+            return found
+        if type(value) in {bool, int, float, complex}:
+            with np.errstate(invalid="ignore"):  # nan and inf as integers, which are refused
+                converted = np.asarray(value).astype(dtype)
+            if dtype.kind in "fcV" or converted == value:
+                return converted
+    raise InvalidArgumentError(
         f"A padding value of padded_batch must be a scalar of the component's dtype, {dtype}, got "
         f"{shown(value)}. Give one value for each component, in the structure of an element."
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from distlab.data.plan.engine import Element, Reader, State, require_own_threads
+from distlab.data.plan.engine import Pass, Reader, State, require_own_threads
 from distlab.data.plan.plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
 from distlab.threads import Thread, Wake
@@ -36,79 +37,75 @@ class Prefetch(Unary):
 
 
 class PrefetchReader(Reader):
-    """Elements that a daemon thread has read ahead, up to `size` of them.
+    """Items that a daemon thread has read ahead, up to `size` of them.
 
-    The thread starts with the first element.
+    The thread starts with the first item. It stops when the reader is closed or dropped, and at
+    exit, before JAX is torn down.
+
+    Args:
+      open_source: Opens the pass that is read.
+      size: The number of items to keep ready.
+      wait_seconds: The time that a stop waits for the thread.
     """
 
-    def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
-        super().__init__(open_parent())
-        self._open_parent, self._size = open_parent, size
-        self._state = self._parent.get_state()
-        self._producer: Producer[Element] | None = None
+    def __init__(
+        self, open_source: Callable[[], Pass], size: int, wait_seconds: float = 0.0
+    ) -> None:
+        super().__init__()
+        self._open_source, self._size, self._wait = open_source, size, wait_seconds
+        self._producer: Producer[Any] | None = None
         self._closed = False
+        self._begin_with(open_source())
 
-    def __next__(self) -> Element:
-        """Waits for the next element."""
+    def __next__(self) -> Any:
+        """Waits for the next item; raises the error of reading it."""
         if self._closed:
             raise StopIteration
         item = self.begin().get()
         if isinstance(item, BaseException):
-            self._producer = None
+            self._producer = None  # its thread has ended, and the source belongs to this one again
             raise item
-        element, self._state = item
-        return element
+        value, self._state = item
+        return value
 
-    def begin(self) -> Producer[Element]:
+    def begin(self) -> Producer[Any]:
         """Starts the thread, unless it runs."""
         if self._producer is None:
-            self._producer = Producer(self._parent, self._size)
+            self._producer = Producer(self._source, self._size)
+            self._stop = weakref.finalize(self, _end, self._producer, self._source, self._wait)
         self._producer.start()
         return self._producer
 
     def get_state(self) -> State:
-        """Returns the position after the last element returned, not the thread's."""
+        """Returns the position after the last item returned, not the thread's."""
         return self._state
 
     def set_state(self, state: State) -> None:
-        """Goes to a position."""
-        if self._producer is not None:
-            # The thread may be waiting for its source, so it keeps that one.
-            self._producer.stop()
-            self._producer = None
-            self._parents = (self._open_parent(),)
-        self._parent.set_state(state)
-        self._state = state
+        """Goes to a position; the thread keeps its source, which it may be waiting for."""
+        source = self._open_source()
+        source.set_state(state)
+        self._stop()
+        self._producer, self._closed = None, False
+        self._begin_with(source)
 
     def close(self) -> None:
         """Stops the thread, which then closes its source."""
         self._closed = True
-        if self._producer is None:
-            super().close()
-        else:
-            self._producer.stop()
+        self._stop()
 
-    def __del__(self) -> None:
-        """Stops the thread of an iteration that is dropped."""
-        if getattr(self, "_producer", None) is not None:
-            self.close()
+    def _begin_with(self, source: Pass) -> None:
+        self._source, self._state = source, source.get_state()
+        self._stop: Callable[[], object] = source.close
 
 
-ItemT_co = TypeVar("ItemT_co", covariant=True)
+def _end(producer: Producer[Any], source: Pass, wait_seconds: float) -> None:
+    interrupt = getattr(source, "interrupt", None)
+    if interrupt is not None:
+        interrupt()
+    producer.stop(wait_seconds)
+
+
 ItemT = TypeVar("ItemT")
-
-
-class Positioned(Protocol[ItemT_co]):
-    """An iterator that can be read ahead."""
-
-    def __next__(self) -> ItemT_co:
-        """Returns the next item; raises `StopIteration` at the end."""
-
-    def get_state(self) -> State:
-        """Returns the position after the last item."""
-
-    def close(self) -> None:
-        """Ends the reading."""
 
 
 class Producer(Generic[ItemT]):
@@ -121,7 +118,7 @@ class Producer(Generic[ItemT]):
       size: The number of items to keep ready.
     """
 
-    def __init__(self, source: Positioned[ItemT], size: int) -> None:
+    def __init__(self, source: Pass, size: int) -> None:
         self._items: _Items[ItemT] = _Items(size)
         self._thread = Thread(_produce, source, self._items, name="distlab-prefetch")
         self._process = 0
@@ -153,7 +150,7 @@ class Producer(Generic[ItemT]):
 
 
 class _Items(Generic[ItemT]):
-    """What a thread has read; no lock that an interrupt of its reader could leave locked.
+    """Items that a thread has read; no lock that an interrupt of its reader could leave locked.
 
     Args:
       size: The most items that are ready.
@@ -173,7 +170,7 @@ class _Items(Generic[ItemT]):
         self.stopping = False
 
 
-def _produce(source: Positioned[ItemT], items: _Items[ItemT]) -> None:
+def _produce(source: Pass, items: _Items[ItemT]) -> None:
     """Fills `items`; holds no reference to the reader, which may be dropped meanwhile."""
     while not items.stopping:
         item: tuple[ItemT, State] | BaseException

@@ -195,7 +195,7 @@ class GroupVerbs(Planned[DatasetT]):
           InvalidArgumentError: The boundaries do not ascend, there is not one batch size
             more, or a size is less than 1. During iteration with
             `pad_to_bucket_boundary`, an element is in the last bucket, or dimensions of
-            unknown size can't be told from others.
+            unknown size are not known.
 
         Example:
           >>> import distlab as dl

@@ -10,7 +10,7 @@ import numpy as np
 from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.nest import leaves, map_nest
 from distlab.data.sharding.options import Options
-from distlab.data.transforms.directed import Chosen, Sampled, SampledBy, checked_weights
+from distlab.data.transforms.directed import Chosen, Sampled, checked_weights
 from distlab.data.transforms.elements import Zip
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError
@@ -72,9 +72,8 @@ class MixVerbs(Planned[DatasetT]):
 
         Args:
           datasets: Datasets of elements with one structure and the same dtypes.
-          weights: The probability of each dataset, not necessarily with the sum 1; or a
-            dataset of such lists, one for each choice. None means equal ones. Datasets
-            of weight 0 are left out.
+          weights: The probability of each dataset, not necessarily with the sum 1. None
+            means equal ones. Datasets of weight 0 are left out.
           seed: The same seed gives the same choices in every process. None chooses a
             random seed.
           stop_on_empty_dataset: Whether to end when a dataset that is chosen has ended.
@@ -114,10 +113,6 @@ class MixVerbs(Planned[DatasetT]):
         options = _merged_options(parts)
         plans = tuple(part.plan for part in parts)
         number = seed_of(verb, seed)
-        if isinstance(weights, Planned):
-            varying = SampledBy(plans, stop, weights.plan, seed=number, reshuffle=bool(again))
-            varying.require_one_dtype()
-            return cls.from_plan(varying, options)
         shares = checked_weights([1.0] * len(parts) if weights is None else weights, len(parts))
         chosen = np.flatnonzero(shares)
         plans = tuple(plans[i] for i in chosen)

@@ -13,8 +13,6 @@ from distlab.data.sources.generator import Generator, signature_of
 from distlab.data.transforms.order import Shuffle
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import InvalidArgumentError
-from distlab.text.shown import shown
-from distlab.values.checks import is_asynchronous
 
 
 class SourceVerbs(Planned[DatasetT]):
@@ -145,18 +143,7 @@ class SourceVerbs(Planned[DatasetT]):
                 "generator must be a function that returns an iterable, got "
                 f"{type(generator).__name__}. Use distlab.data.as_dataset for an iterable."
             )
-        if is_asynchronous(generator):
-            raise InvalidArgumentError(
-                f"generator must be a function that returns an iterable, and {shown(generator)} is "
-                "async: nothing awaits its values. Write a plain generator function, which may run "
-                "an event loop of its own."
-            )
         signature = signature_of(output_types, output_shapes, output_signature)
-        if not isinstance(args, tuple | list | None):
-            raise InvalidArgumentError(
-                f"args of from_generator must be a tuple of generator's arguments, got "
-                f"{shown(args)}. For one argument n write args=(n,)."
-            )
         values = tuple(to_own(value) for value in args or ())
         return cls.from_plan(Generator(generator, values, signature))
 
@@ -222,36 +209,3 @@ class SourceVerbs(Planned[DatasetT]):
         """
         del name
         return cls.from_plan(_arrays.counted(start, step, dtype))
-
-    @classmethod
-    def random(
-        cls,
-        seed: int | None = None,
-        rerandomize_each_iteration: bool | None = None,
-        name: str | None = None,
-    ) -> DatasetT:
-        """Makes a dataset of random numbers without end.
-
-        Args:
-          seed: The same seed gives the same numbers in every process. None chooses a
-            random seed.
-          rerandomize_each_iteration: Whether each iteration has its own numbers. None
-            means no.
-          name: Ignored; accepted for compatibility with tf.data.
-
-        Returns:
-          A dataset of int64 numbers, uniform from 0 to 2**32 - 1.
-
-        Raises:
-          InvalidArgumentError: `seed` is not an integer.
-
-        Example:
-          >>> import distlab as dl
-          >>> numbers = dl.data.Dataset.random(seed=4).take(3)
-          >>> list(numbers) == list(numbers)
-          True
-        """
-        del name
-        (again,) = checked("random", rerandomize_each_iteration=rerandomize_each_iteration)
-        number = seed_of("random", seed)
-        return cls.from_plan(_arrays.RandomNumbers(seed=number, reshuffle=bool(again)))

@@ -9,7 +9,7 @@ from typing import Any
 from distlab.data.plan.arguments import function, no_end
 from distlab.data.plan.iterator import Elements
 from distlab.data.plan.plan import INFINITE_CARDINALITY
-from distlab.data.transforms.elements import Scan, Start, TakeWhile, fold
+from distlab.data.transforms.elements import TakeWhile, fold
 from distlab.data.verbs.planned import DatasetT, Planned
 
 
@@ -49,35 +49,6 @@ class StateVerbs(Planned[DatasetT]):
             raise no_end("reduce")
         with contextlib.closing(Elements(self.plan)) as elements:
             return fold(elements, initial_state, fold_with)
-
-    def scan(
-        self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None
-    ) -> DatasetT:
-        """Applies a function that carries a state from element to element.
-
-        Args:
-          initial_state: The first state, a nest of values.
-          scan_func: A function of the state and an element; returns the pair of the next
-            state, of the same structure and dtypes, and an output.
-          name: A name of the operation, for errors of its function.
-
-        Returns:
-          A dataset of the outputs.
-
-        Raises:
-          InvalidArgumentError: `scan_func` is not callable.
-          StructureError: NumPy can't convert the first state. During iteration, the function
-            does not return a pair, or changes the state's structure.
-          ValueShapeError: During iteration, it changes a dtype.
-
-        Example:
-          >>> import distlab as dl
-          >>> numbers = dl.data.Dataset.range(1, 6)
-          >>> print(*numbers.scan(0, lambda total, x: (total + x, total + x)))
-          1 3 6 10 15
-        """
-        scan_with = function("scan", scan_func, name)
-        return self.with_plan(Scan(self.plan, Start.of(initial_state), scan_with))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
         """Ends the dataset at the first element for which a predicate does not hold.

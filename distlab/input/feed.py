@@ -1,30 +1,24 @@
-"""Assembling a per-replica value from the replicas' parts of a batch."""
+"""Batches placed on the devices: assembled into per-replica values."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 import numpy as np
 
-from distlab.data.plan.memory import own
+from distlab.data.plan.engine import Pass, State
 from distlab.devices import jax_internals
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError, ValueShapeError
-from distlab.input._steps import Parts, Shapes
+from distlab.input.batches import Parts, Shapes, Step
 from distlab.values.distributed import PerReplica, Shape
 from distlab.values.plain_arrays import are_of_devices
 from distlab.values.wide_integers import require_kept
 
 _KINDS_ON_DEVICES: Final = "biufcV"
-
-
-def frozen(leaf: Any) -> Any:
-    """Returns a read-only array, whose memory JAX may share."""
-    if isinstance(leaf, bytes):
-        return leaf
-    return own(np.asarray(leaf))
 
 
 def assemble(
@@ -89,3 +83,67 @@ def _objects(parts: Parts) -> np.ndarray:
     for i, part in enumerate(parts):
         objects[i] = part
     return objects
+
+
+class PlacedStep(NamedTuple):
+    """A step on the devices.
+
+    Attributes:
+      value: The element, with a `PerReplica` at each leaf.
+      leaves: Its leaves.
+      step: The step in host memory.
+      wait_ns: Nanoseconds that the caller waited for the step to be read.
+      transfer_ns: Nanoseconds that the caller spent placing it on the devices.
+    """
+
+    value: Any
+    leaves: list[Any]
+    step: Step
+    wait_ns: int
+    transfer_ns: int
+
+
+@final
+class Feed(Pass):
+    """Reads and places each step on demand.
+
+    Args:
+      reader: Reads the steps.
+      mesh: The replicas' devices.
+      fetch: Whether to put batches on the devices, or leave them on the host.
+    """
+
+    def __init__(self, reader: Pass, mesh: ReplicaMesh, *, fetch: bool) -> None:
+        self._reader, self._mesh, self._fetch = reader, mesh, fetch
+
+    def __next__(self) -> PlacedStep:
+        """Reads and places the next step."""
+        asked = time.monotonic_ns()
+        step: Step = next(self._reader)
+        read = time.monotonic_ns()
+        unknown: Sequence[Shapes | None] = [None] * len(step.columns)
+        everywhere = unknown if step.shapes is None else step.shapes
+        leaves = [
+            assemble(parts, self._mesh, fetch=self._fetch, everywhere=shapes)
+            for parts, shapes in zip(step.columns, everywhere, strict=True)
+        ]
+        value = jax.tree.unflatten(step.structure, leaves)
+        return PlacedStep(value, leaves, step, read - asked, time.monotonic_ns() - read)
+
+    def get_state(self) -> State:
+        """Returns the reader's position."""
+        return self._reader.get_state()
+
+    def set_state(self, state: State) -> None:
+        """Moves the reader."""
+        self._reader.set_state(state)
+
+    def interrupt(self) -> None:
+        """Ends a wait for other processes in another thread."""
+        interrupt = getattr(self._reader, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self._reader.close()

@@ -1,16 +1,17 @@
-"""Previews of a dataset's examples, which the pages show."""
+"""Samples of the batches for the pages: previews of examples, and replicas with equal ones."""
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Sequence
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 
 from distlab import events
 from distlab.events import sink
-from distlab.input._steps import Parts
+from distlab.input.batches import Parts
 
 _MOST_EXAMPLES: Final = 20_000
 _MOST_BYTES: Final = 8 << 20
@@ -18,6 +19,8 @@ _SMALLEST_SIDE: Final = 4
 _LARGEST_SIDE: Final = 32
 _MOST_NUMBERS: Final = 8
 _BATCHES_WITHOUT_POSITIONS: Final = 50
+_FIRST_BATCHES: Final = 4
+_EVERY: Final = 64
 
 
 @final
@@ -131,3 +134,36 @@ def _rows_of(parts: Parts, rows: np.ndarray) -> np.ndarray | None:
         for array, stop, first, last in zip(arrays, stops, bounds, bounds[1:], strict=False)
     ]
     return np.concatenate(chosen)
+
+
+@final
+class Repeats:
+    """A sample of an iterator's batches, compared between replicas."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def count(self, columns: Sequence[Parts], sizes: list[int], batch: int) -> int:
+        """Returns how many replicas received what the first one did.
+
+        Data that is made up, the same in each row or in each batch, repeats by design: 0.
+        """
+        if (batch >= _FIRST_BATCHES and batch % _EVERY) or len(sizes) < 2 or sizes[0] < 2:
+            return 0
+        arrays = [column for column in columns if np.ndim(column[0])]
+        first = [np.asarray(column[0]) for column in arrays]
+        same = [
+            replica
+            for replica in range(1, len(sizes))
+            if sizes[replica] == sizes[0]
+            and all(_equal(mine, c[replica]) for mine, c in zip(first, arrays, strict=True))
+        ]
+        if not same or all((one == one[:1]).all() for one in first):
+            return 0
+        before, self._last = self._last, zlib.crc32(first[0].tobytes())
+        return 0 if before == self._last else len(same)
+
+
+def _equal(mine: np.ndarray, part: Any) -> bool:
+    theirs = np.asarray(part)
+    return np.array_equal(mine[:1], theirs[:1]) and np.array_equal(mine, theirs)
