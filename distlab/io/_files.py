@@ -112,12 +112,17 @@ def _explained(path: str) -> Iterator[None]:
         ) from error
 
 
-def name_file(error: OSError, path: str) -> None:
-    """Adds to an error of the disk which file could not be written, and what to do."""
-    error.add_note(
-        f"{shown(path, 300)} could not be written whole. Free space on its disk, or choose "
-        "another folder, and write it anew."
-    )
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Adds to errors of the disk the file that could not be written, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(
+            f"{shown(path, 300)} could not be written whole. Free space on its disk, or choose "
+            "another folder, and write it anew."
+        )
+        raise
 
 
 @final

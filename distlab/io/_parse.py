@@ -25,6 +25,7 @@ from distlab.io._ragged import Ragged
 from distlab.text.shown import shown
 
 _FEATURES: Final = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeature)
+
 _LONG: Final = 64
 """The number of values in a row from which NumPy copies it as fast as a message."""
 

@@ -7,10 +7,10 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Protocol, final
+from typing import Any, BinaryIO, Final, TypeAlias, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
-from distlab.io._files import checked_compression, name_file, path_of
+from distlab.io._files import checked_compression, path_of, writing
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
@@ -53,19 +53,6 @@ class TFRecordOptions:
             )
 
 
-class _Sink(Protocol):
-    """The methods of a file that a writer calls."""
-
-    def write(self, data: bytes, /) -> Any:
-        """Writes data."""
-
-    def flush(self) -> Any:
-        """Hands what was written to the file."""
-
-    def close(self) -> None:
-        """Ends the file."""
-
-
 @final
 class TFRecordWriter(Uncopied):
     """Writes records into a file (`tf.io.TFRecordWriter`).
@@ -100,7 +87,7 @@ class TFRecordWriter(Uncopied):
     def __init__(self, path: Any, options: TFRecordOptions | str | None = None) -> None:
         chosen = options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
         self._name = path_of(path)
-        self._file: _Sink | None = _opened(self._name, chosen)
+        self._file: _File | None = _opened(self._name, chosen)
 
     def write(self, record: bytes | str) -> None:
         """Writes one record.
@@ -119,11 +106,8 @@ class TFRecordWriter(Uncopied):
                 "example with distlab.io.serialize_example."
             )
         file = self._open()
-        try:
+        with writing(self._name):
             file.write(record_of(data))
-        except OSError as error:
-            name_file(error, self._name)
-            raise
 
     def flush(self) -> None:
         """Hands the records so far to the operating system.
@@ -132,21 +116,15 @@ class TFRecordWriter(Uncopied):
           ContextError: The writer was closed.
         """
         file = self._open()
-        try:
+        with writing(self._name):
             file.flush()
-        except OSError as error:
-            name_file(error, self._name)
-            raise
 
     def close(self) -> None:
         """Ends the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
-            try:
+            with writing(self._name):
                 file.close()
-            except OSError as error:
-                name_file(error, self._name)
-                raise
 
     def __enter__(self) -> TFRecordWriter:
         """Returns itself."""
@@ -162,7 +140,7 @@ class TFRecordWriter(Uncopied):
         """Ends the file."""
         self.close()
 
-    def _open(self) -> _Sink:
+    def _open(self) -> _File:
         if self._file is None:
             raise ContextError(
                 "This TFRecordWriter was closed, so it can write no more. Write before close(), or "
@@ -191,7 +169,10 @@ class _Deflated:
             self._file.write(self._deflater.flush())
 
 
-def _opened(path: str, options: TFRecordOptions) -> _Sink:
+_File: TypeAlias = BinaryIO | gzip.GzipFile | _Deflated
+
+
+def _opened(path: str, options: TFRecordOptions) -> _File:
     level = _LEVEL if options.compression_level is None else options.compression_level
     if options.compression_type == "GZIP":
         return gzip.open(path, "wb", level)

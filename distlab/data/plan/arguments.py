@@ -93,7 +93,9 @@ def integer(verb: str, name: str, value: Any, at_least: int = _LEAST) -> int:
     """Returns an integer argument."""
     try:
         found = _plain(value)
-        number = operator.index(None if isinstance(found, bool) else found)
+        if isinstance(found, bool):
+            raise TypeError
+        number = operator.index(found)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         raise InvalidArgumentError(
             f"{name} of {verb} must be an integer, got {shown(value)}. Pass a "

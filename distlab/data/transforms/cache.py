@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from distlab.data.plan.engine import Element, Reader, State
 from distlab.data.plan.memory import own
@@ -29,24 +29,28 @@ Seeds = tuple[int, ...]
 """The seeds of the random choices in a cache's input, which decide what it keeps."""
 
 
-class Kept(NamedTuple):
-    """A pass over kept elements, and the seeds with which they were made."""
-
-    seeds: Seeds
-    elements: Iterator[Element]
+Kept = tuple[Seeds, Iterator[Element]]
+"""The seeds with which kept elements were made, and a pass over them."""
 
 
-class Recorder(Protocol):
-    """Receives the elements of a first iteration."""
+class _MemoryRecorder:
+    """Receives the elements of a first iteration; they are kept once it has ended."""
+
+    def __init__(self, kept: list[tuple[Seeds, list[Element]]], seeds: Seeds) -> None:
+        self._kept, self._seeds = kept, seeds
+        self._elements: list[Element] = []
 
     def add(self, element: Element) -> None:
-        """Keeps an element."""
+        self._elements.append(element)
 
     def finish(self) -> None:
-        """Makes the elements those of the cache: there are no more."""
+        self._kept[:] = [(self._seeds, self._elements)]
 
     def abandon(self) -> None:
-        """Forgets the elements of an iteration that did not reach the end."""
+        self._elements = []
+
+
+Recorder = _MemoryRecorder | Recording
 
 
 def in_memory(plan: Node) -> Node:
@@ -73,49 +77,27 @@ class FixedOrder(PlainOrder):
         return open_input(self.input, first_pass(self.input, reading))
 
 
-class _Memory:
-    """The elements of a cache, from the end of the first iteration on."""
-
-    def __init__(self) -> None:
-        self.kept: tuple[Seeds, list[Element]] | None = None
-
-    def open(self, wanted: Seeds | None) -> Kept | None:
-        kept = self.kept
-        if kept is None or (wanted is not None and kept[0] != wanted):
-            return None
-        return Kept(kept[0], iter(kept[1]))
-
-    def recorder(self, seeds: Seeds) -> Recorder:
-        return _MemoryRecorder(self, seeds)
-
-
-class _MemoryRecorder:
-    def __init__(self, memory: _Memory, seeds: Seeds) -> None:
-        self._memory, self._seeds = memory, seeds
-        self._elements: list[Element] = []
-
-    def add(self, element: Element) -> None:
-        self._elements.append(element)
-
-    def finish(self) -> None:
-        self._memory.kept = (self._seeds, self._elements)
-
-    def abandon(self) -> None:
-        self._elements = []
-
-
 @dataclass(frozen=True, eq=False)
 class MemoryCache(Unary):
     """Keeps the elements in memory once an iteration has reached the end."""
 
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False)
+    _kept: list[tuple[Seeds, list[Element]]] = field(default_factory=list, init=False, repr=False)
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the elements, those that are kept if there are."""
-        if reading.peek and self._memory.kept is None:
+        if reading.peek and not self._kept:
             return open_input(self.input, reading)
         source = functools.partial(_open_source, self.input, reading, open_input)
-        return _CacheReader(source, self._memory.open, self._memory.recorder)
+        return _CacheReader(source, self._open, self._recorder)
+
+    def _open(self, wanted: Seeds | None) -> Kept | None:
+        for seeds, elements in self._kept:
+            if wanted is None or seeds == wanted:
+                return seeds, iter(elements)
+        return None
+
+    def _recorder(self, seeds: Seeds) -> Recorder:
+        return _MemoryRecorder(self._kept, seeds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +142,9 @@ class FileCache(Unary):
                 "were shuffled with other seeds. Set the seeds of shuffles before cache, or "
                 "restore where the file is the same."
             )
-        return Kept(tuple(index.seeds), self.file.elements(self.spec))
+        return tuple(index.seeds), self.file.elements(self.spec)
 
-    def _recorder(self, seeds: Seeds) -> Recording:
+    def _recorder(self, seeds: Seeds) -> Recorder:
         return Recording(self.file, self.spec, seeds)
 
 

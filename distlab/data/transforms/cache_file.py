@@ -23,7 +23,7 @@ from distlab.data.plan.nest import is_namedtuple, leaves, map_nest
 from distlab.data.plan.plan import Node, Opener, Reading
 from distlab.data.plan.spec import TensorSpec, refuse_datasets
 from distlab.errors import DataLossError, InvalidArgumentError, StructureError
-from distlab.io._files import name_file
+from distlab.io._files import writing
 from distlab.io._records import record_of, tf_records
 
 _FORMAT = "distlab.data 1"
@@ -130,21 +130,15 @@ class Recording:
     def add(self, element: Element) -> None:
         """Writes an element."""
         record = record_of(_encoded(element))
-        try:
+        with writing(self._file.path):
             self._open.write(record)
-        except OSError as error:
-            name_file(error, self._file.path)
-            raise
         self._elements += 1
 
     def finish(self) -> None:
         """Makes the elements count."""
-        try:
+        with writing(self._file.path):
             self._open.flush()
             os.fsync(self._open.fileno())
-        except OSError as error:
-            name_file(error, self._file.path)
-            raise
         size = self._open.tell()
         self._open.close()
         index = Index(_FORMAT, self._elements, size, self._structure, self._seeds)
