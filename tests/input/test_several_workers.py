@@ -241,7 +241,7 @@ def test_an_error_of_one_workers_function_reaches_all() -> None:
         return lambda: with_policy(Dataset.range(6).batch(2).map(double), AutoShardPolicy.OFF)
 
     readers = [steps.open() for steps in distributed([doubled(-1), doubled(2)])]
-    read = [reader.read for reader in readers]
+    read = [reader.__next__ for reader in readers]
     for value in (0, 2):
         found: list[Any] = on_all(read)
         assert [parts([step]) for step in found] == [[[[value]]], [[[value]]]]
@@ -324,13 +324,13 @@ def test_the_length_is_that_of_the_worker_with_the_most_data() -> None:
 def test_a_position_is_restored_by_any_number_of_workers_where_batches_are_global() -> None:
     make: Make = lambda: Dataset.range(24).shuffle(24, seed=5).batch(8)  # noqa: E731
     readers = [steps.open() for steps in distributed([make] * 2)]
-    on_all([reader.read for reader in readers])
+    on_all([reader.__next__ for reader in readers])
     state = readers[1].get_state()
     assert state == readers[0].get_state()
     later = [steps.open() for steps in distributed([make] * 4)]
     for reader in later:
         reader.set_state(state)
-    found: list[Any] = on_all([reader.read for reader in later])
+    found: list[Any] = on_all([reader.__next__ for reader in later])
     examples = [x for step in found for x in parts([step])[0][0]]
     assert examples == [int(x) for x in list(Dataset.range(24).shuffle(24, seed=5))[8:16]]
 
