@@ -18,7 +18,6 @@ import jax
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, rebuilt
-from distlab.values.nests import require_nest
 from distlab.variables.variable import is_variable
 
 __all__ = [
@@ -63,7 +62,6 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
       >>> [type(leaf).__name__ for leaf in dl.nest.flatten(results)]
       ['int', 'NoneType', 'PerReplica']
     """
-    require_nest(structure, "structure")
     return list(_leaves(structure, composites=expand_composites))
 
 
@@ -102,8 +100,6 @@ def map_structure(
         )
     if not structures:
         raise ValueShapeError("map_structure needs a structure. Write map_structure(func, nest).")
-    for number, structure in enumerate(structures):
-        require_nest(structure, f"structures[{number}]")
     first, *others = structures
     for other in others:
         _require_same(first, other, "", types=check_types, composites=expand_composites)
@@ -136,7 +132,6 @@ def pack_sequence_as(
             f"flat_sequence must be a list of leaves, got a {type(flat_sequence).__name__}. Use "
             "nest.flatten to make one."
         )
-    require_nest(structure, "structure")
     count = sum(1 for _ in _leaves(structure, composites=expand_composites))
     if count != len(flat_sequence):
         raise ValueShapeError(
@@ -166,8 +161,6 @@ def assert_same_structure(
       >>> dl.nest.assert_same_structure({"a": 1}, {"a": "x"})
       >>> dl.nest.assert_same_structure([1, 2], (1, 2), check_types=False)
     """
-    require_nest(nest1, "nest1")
-    require_nest(nest2, "nest2")
     _require_same(nest1, nest2, "", types=check_types, composites=expand_composites)
 
 
@@ -188,7 +181,6 @@ def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) 
       >>> dl.nest.flatten_up_to([0, 0], [(1, 2), {"a": 3}])
       [(1, 2), {'a': 3}]
     """
-    require_nest(shallow_tree, "shallow_tree")
     return list(_up_to(shallow_tree, input_tree, "", types=check_types))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, final
 
 import jax
@@ -22,23 +22,13 @@ from distlab.devices.jax_internals import is_ready, moved
 from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
 from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
-from distlab.errors import OptionError, UnsupportedError, ValueShapeError
+from distlab.errors import OptionError, ValueShapeError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 from distlab.values.checks import as_array
 
 _SMALL_BYTES: Final = 1 << 16
 _MOST_PACKS: Final = (1 << 31) - 1
-
-
-_OF_TENSORFLOW: Final = frozenset(
-    {
-        *("reduce_implementation", "batch_reduce_implementation", "broadcast_implementation"),
-        *("reduce", "batch_reduce", "broadcast"),
-    }
-)
-_OWN: Final[set[type]] = set()
-"""The algorithms of this module, which nothing derives from."""
 
 
 class CrossDeviceOps(ABC):
@@ -57,22 +47,7 @@ class CrossDeviceOps(ABC):
     algorithm: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        """Checks a user's own algorithm, and names it by its class where it has no name."""
-        foreign = sorted(_OF_TENSORFLOW & vars(cls).keys())
-        if foreign:
-            raise UnsupportedError(
-                f"{cls.__name__} defines {', '.join(foreign)}, which nothing calls here. An "
-                "algorithm defines sum_rows, which sums (replicas, ...) from Python, and "
-                "sum_in_program, which sums in a step; results are placed by "
-                "strategy.extended.reduce_to."
-            )
-        own = [base.__name__ for base in cls.__mro__[1:] if base in _OWN]
-        if own:
-            raise UnsupportedError(
-                f"{cls.__name__} derives from {own[0]}, which would not call all of its methods. "
-                f"Derive from CrossDeviceOps, and call an object of {own[0]} in sum_rows and "
-                "sum_in_program."
-            )
+        """Names a user's own algorithm by its class where it has no name."""
         if "algorithm" not in {name for base in cls.__mro__ for name in vars(base)}:
             cls.algorithm = cls.__name__
 
@@ -353,9 +328,6 @@ class ChosenBySize(CrossDeviceOps):
         return _ALL_REDUCE.same_sums(values, replicas)
 
 
-_OWN.update((ReductionToOneDevice, HierarchicalCopyAllReduce, NcclAllReduce, ChosenBySize))
-
-
 def _checked_packs(num_packs: int) -> int:
     if not is_count(num_packs, _MOST_PACKS):
         raise OptionError(
@@ -435,22 +407,6 @@ def _tree_sum(value: jax.Array, replicas: int) -> jax.Array:
         receives = functools.reduce(jnp.logical_or, [rank == target for _, target in back])
         value = jnp.where(receives, received, value)
     return value
-
-
-def require_sums(
-    ops: CrossDeviceOps, sums: Any, expected: Sequence[tuple[tuple[int, ...], Any]]
-) -> None:
-    """Checks what an algorithm returned, which may be a user's own."""
-    found = None
-    if isinstance(sums, list | tuple):
-        found = [(o.shape, o.dtype) if isinstance(o, jax.Array) else None for o in sums]
-    if found != list(expected):
-        named = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in expected)
-        raise ValueShapeError(
-            f"{ops!r} must return a list with the sum of each value, as JAX's arrays {named}, got "
-            f"{shown(sums)}. Return jax.numpy's sums, in the shape and dtype of one replica's "
-            "value."
-        )
 
 
 def as_cross_device_ops(ops: Any) -> CrossDeviceOps:

@@ -25,7 +25,6 @@ from distlab.values.checks import (
     way_to_components,
 )
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
-from distlab.values.nests import taken_apart
 from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
 
@@ -37,12 +36,11 @@ def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     in_flight.require_not_forked()
     in_flight.require_open()
     require_value(value, "gather")
-    with taken_apart(value, "The value to gather"):
-        return jax.tree.map(
-            lambda leaf: _gather_leaf(strategy, leaf, axis),
-            value,
-            is_leaf=lambda v: isinstance(v, DistributedValues),
-        )
+    return jax.tree.map(
+        lambda leaf: _gather_leaf(strategy, leaf, axis),
+        value,
+        is_leaf=lambda v: isinstance(v, DistributedValues),
+    )
 
 
 def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:

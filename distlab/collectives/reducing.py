@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab import events, user_code
-from distlab.collectives.cross_device_ops import require_sums
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.rows import copies_of, on_first_device
 from distlab.collectives.traced import TracedPerReplica
@@ -43,7 +42,7 @@ from distlab.values.distributed import (
     stack,
 )
 from distlab.values.indexed_slices import IndexedSlices, require_rows
-from distlab.values.nests import taken_apart
+from distlab.values.padding import place_of
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
@@ -63,10 +62,9 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     op = ReduceOp.of(reduce_op)
     require_value(value, "reduce")
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    with taken_apart(value, "The value to reduce"):
-        leaves, structure = jax.tree.flatten(
-            value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
-        )
+    leaves, structure = jax.tree.flatten(
+        value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
+    )
     replicas = strategy.num_replicas_in_sync
     common = op is ReduceOp.MEAN and axes is None
     leaves = [_as_per_replica(leaf, strategy, common=common) for leaf in leaves]
@@ -110,7 +108,6 @@ def reduce_per_replica(
     in_flight.require_sound()
     with in_flight.dispatching:
         results = ops.sum_nest(stacked, mesh)
-        require_sums(ops, results, [(array.shape[1:], array.dtype) for array in stacked])
         if not isinstance(results[-1], jax.core.Tracer):
             in_flight.admit(results[-1])
     if op is ReduceOp.MEAN:
@@ -312,13 +309,13 @@ def _mask(stacked: Shape, shapes: tuple[Shape, ...]) -> np.ndarray:
     """Returns an array that is true where a row holds a component, and false for padding."""
     mask = np.zeros(stacked, dtype=bool)
     for row, shape in zip(mask, shapes, strict=True):
-        row[tuple(slice(n) for n in shape)] = True
+        row[place_of(shape, row.ndim)] = True
     return mask
 
 
 def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
     """Returns axes counted from the front."""
-    rank = len(shapes[0])
+    rank = min(map(len, shapes))
     for axis in axes:
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
             raise ValueShapeError(

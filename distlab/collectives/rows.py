@@ -10,6 +10,7 @@ from distlab.devices.combining import all_rows
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ContextError
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes, stack
+from distlab.values.padding import place_of
 from distlab.variables.variable import Variable
 
 
@@ -32,4 +33,5 @@ def on_first_device(value: DistributedValues, mesh: ReplicaMesh) -> list[Any]:
         return list(jax.device_put(value.values, mesh.local_devices[0]))
     (rows,) = all_rows([value.stacked], mesh)
     shapes = replica_shapes(value)
-    return [rows[(replica, *map(slice, shape))] for replica, shape in enumerate(shapes)]
+    rank = rows.ndim - 1
+    return [rows[(n, *place_of(shape, rank))] for n, shape in enumerate(shapes)]

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from distlab.collectives.cross_device_ops import CrossDeviceOps, require_sums
+from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
@@ -19,7 +19,6 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError
 from distlab.values.checks import as_array, is_array_like
 from distlab.values.distributed import DistributedValues, Shape
-from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
@@ -125,7 +124,6 @@ class TracedCollectives:
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean, by one collective for all arrays."""
         totals = self._ops.same_sums(values, self._replicas)
-        require_sums(self._ops, totals, [(value.shape, value.dtype) for value in values])
         return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
@@ -187,7 +185,6 @@ class TracedCollectives:
         args, kwargs = self.merged((args, kwargs))
         with scopes.cross_replica(host, merging=self):
             result = fn(host, *args, **kwargs)
-        require_nest(result, "The result of merge_fn")
         if self.shared:
             leaves = jax.tree.leaves(result, is_leaf=_keep)
             self.merged_into_one += [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
@@ -237,7 +234,7 @@ class TracedCollectives:
         return captured or any(value is argument for argument in self.common)
 
     def differ(self, number: complex) -> bool:
-        """Returns whether replicas of other shapes pass another number, as their traces told."""
+        """Returns whether replicas of other shapes pass another number, as their traces showed."""
         self.numbers.append(number)
         frame = frames.current()
         if frame is not None:

@@ -17,7 +17,6 @@ from distlab.text.counts import is_count
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import as_array, is_array_like
 from distlab.values.distributed import DistributedValues
-from distlab.values.nests import taken_apart
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import is_variable
@@ -160,8 +159,7 @@ def _pair(returned: Any) -> tuple[Any, Any]:
 
 def _require_arrays(name: str, nest: Any) -> list[Any]:
     """Returns the leaves of a nest of arrays and variables."""
-    with taken_apart(nest, f"{name} of dl.scan"):
-        leaves = jax.tree.leaves(nest, is_leaf=lambda value: isinstance(value, DistributedValues))
+    leaves = jax.tree.leaves(nest, is_leaf=lambda value: isinstance(value, DistributedValues))
     for leaf in leaves:
         if isinstance(leaf, DistributedValues) or not (is_variable(leaf) or is_array_like(leaf)):
             raise ValueShapeError(

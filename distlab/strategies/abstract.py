@@ -41,7 +41,6 @@ from distlab.values.checks import (
     require_alive,
     require_one_parameter,
     require_plain,
-    require_plain_array,
 )
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
@@ -52,6 +51,7 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import require_no_stack
 from distlab.values.value_context import ValueContext
+from distlab.values.wide_integers import require_kept
 from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
@@ -667,7 +667,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             )
         if isinstance(leaf, ArrayOperators):
             leaf = leaf.value()
-        require_plain_array(leaf, "The value to replicate")
+        require_kept(leaf, "The value to replicate")
         if is_static(leaf):
             return leaf
         require_alive(leaf, "The value to replicate")

@@ -21,11 +21,9 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.text.shown import shown
-from distlab.values.attributes import attribute, why_no_array
+from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
-from distlab.values.nests import require_nest
-from distlab.values.plain_arrays import are_of_devices, is_plain, refusal_on_devices
+from distlab.values.plain_arrays import are_of_devices, is_plain
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.wide_integers import require_kept
 
@@ -54,34 +52,13 @@ def require_alive(array: Any, what: str) -> None:
         )
 
 
-def require_plain_array(value: Any, what: str) -> None:
-    """Checks that a value, if it is an array of NumPy, is one that devices hold."""
-    refusal = refusal_on_devices(value, what)
-    if refusal is not None:
-        raise ValueShapeError(refusal)
-    require_kept(value, what)
-
-
-def _is_of_host(part: Any) -> bool:
-    """Returns whether a component is a text, a date or another object that no device holds."""
-    if isinstance(part, np.ndarray | np.generic):
-        return part.dtype.kind in "OUSMm"
-    return part is None or isinstance(part, str | bytes)
-
-
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
     """Checks that a per-replica value has an array for each replica."""
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
-        for part in value.stacked:
-            if _is_of_host(part):
-                raise StructureError(
-                    f"{label} must have arrays of numbers, got {shown(part, 200)} for a replica: "
-                    "devices hold no texts, dates and other objects. Make numbers of them in the "
-                    "dataset, or read them with strategy.experimental_local_results."
-                )
         raise StructureError(
-            f"{label} must have arrays of one dtype and one number of dimensions, got "
-            f"{shown(list(value.stacked), 200)}. Convert the components to the same dtype and rank."
+            f"{label} must have arrays of numbers of one dtype, got "
+            f"{shown(list(value.stacked), 200)}. Convert the components with array.astype; read "
+            "texts and other objects with strategy.experimental_local_results."
         )
     if np.shape(value.stacked)[:1] != (replicas,):
         raise StructureError(
@@ -97,7 +74,7 @@ def function_name(fn: Callable[..., Any]) -> str:
     """
     while isinstance(fn, functools.partial):
         fn = fn.func
-    name = attribute(fn, "__qualname__") or type(fn).__qualname__
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
     return str(name).rsplit("<locals>.", 1)[-1]
 
 
@@ -118,9 +95,7 @@ def code_of(fn: Callable[..., Any]) -> CodeType | None:
     """Returns the code of a function, also of one in partials and decorators; None for none."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    if attribute(fn, "__wrapped__") is not None:
-        fn = inspect.unwrap(fn)
-    return attribute(fn, "__code__")
+    return getattr(inspect.unwrap(fn), "__code__", None)
 
 
 def function_source(fn: Callable[..., Any]) -> str:
@@ -237,17 +212,13 @@ def way_to_components(value: Any) -> str:
 def as_array(value: Any, verb: str) -> jax.Array:
     """Returns a leaf as an array."""
     require_alive(value, f"A value of {verb}")
-    require_plain_array(value, f"A value of {verb}")
-    require_nest(value, f"A value of {verb}")
+    require_kept(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
     except StructureError as error:  # of one of distlab's own values
         raise ValueShapeError(f"{verb}: {error}") from error
-    except Exception as error:
-        why = why_no_array(value, error, 200)
-        if why is None:
-            raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{why} Leave it out, or convert it."
+            f"{said_by_jax(error, 200)} Leave it out, or convert it."
         ) from error

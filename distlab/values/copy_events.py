@@ -49,7 +49,7 @@ def to_host(value: jax.Array, dtype: Any, *, strategy: int, what: str) -> np.nda
         return np.asarray(value, dtype=dtype)
     started = time.monotonic_ns()
     # What computes the value is no part of the copy.
-    jax.block_until_ready(value)  # a traced one has no numbers, as the next line tells
+    jax.block_until_ready(value)  # a traced one has no numbers, so the next line raises
     waiting = time.monotonic_ns() - started
     array = np.asarray(value, dtype=dtype)
     announce(

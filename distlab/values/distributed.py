@@ -22,7 +22,6 @@ from distlab.devices.jax_internals import ConcreteArray, placing, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
 from distlab.errors import (
-    ArgumentTypeError,
     DonatedError,
     GatheredWarning,
     InvalidArgumentError,
@@ -33,15 +32,14 @@ from distlab.text.shown import shown
 from distlab.user_code import warn
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
-from distlab.values.padding import padded
-from distlab.values.sealed import Sealed
+from distlab.values.padding import common_shape, padded, place_of
 from distlab.values.stacks import remember, remember_equal_rows
 from distlab.values.wide_integers import require_kept
 
 Shape: TypeAlias = tuple[int, ...]
 
 
-class DistributedValues(NotAnArray, Sealed):
+class DistributedValues(NotAnArray):
     """Base class of values with one component for each replica.
 
     Example:
@@ -89,14 +87,12 @@ class PerReplica(DistributedValues):
     The components are the rows of one array `(replicas, ...)`, whose row `i` is on
     replica `i`'s device. When their shapes differ (a partial batch, an empty
     replica), all rows are as large as the largest component, and each component
-    is at the start of its row. The rest of a row is padding, which is never read.
+    is at the start of its row, with axes of length 1 added where it has fewer. The
+    rest of a row is padding, which is never read.
 
     Attributes:
       stacked: The components, `(replicas, ...)`, sharded along the first axis.
       shapes: The shape of each component; None when all are `stacked.shape[1:]`.
-
-    Raises:
-      ArgumentTypeError: `stacked` is no array.
 
     Example:
       >>> import distlab as dl
@@ -117,8 +113,7 @@ class PerReplica(DistributedValues):
     __array__ = __float__ = __int__ = __complex__ = NotAnArray._refuse
 
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
-        if type(stacked) is not ConcreteArray:  # else its layout tells what it is
-            _require_array(stacked)
+        if type(stacked) is not ConcreteArray:  # else its layout shows what it is
             remember(stacked)
         self.stacked = stacked
         self.shapes = shapes
@@ -133,7 +128,7 @@ class PerReplica(DistributedValues):
         except RuntimeError as error:
             raise _deleted(self, self.stacked) from error
         return tuple(
-            uncommitted(row[0] if shapes is None else row[(0, *map(slice, shapes[replica]))])
+            uncommitted(row[0] if shapes is None else row[_place(row, shapes[replica])])
             for replica, row in rows
         )
 
@@ -191,7 +186,7 @@ class PerReplica(DistributedValues):
         except RuntimeError:
             return f"{self.brief()[:-1]}, deleted)"
         shapes = replica_shapes(self)
-        components = ((n, row, (0, *map(slice, shapes[n]))) for n, row in rows)
+        components = ((n, row, _place(row, shapes[n])) for n, row in rows)
         return components_text("PerReplica", components, len(rows))
 
     def brief(self) -> str:
@@ -346,13 +341,7 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     with placing():
         arrays = [jnp.asarray(component) for component in components]
     (shapes,) = shapes_of_all([arrays], mesh)
-    dtypes, ranks = {a.dtype for a in arrays}, {a.ndim for a in arrays}
-    if len(dtypes) > 1 or len(ranks) > 1:
-        raise StructureError(
-            "The components of a per-replica value must have one dtype and one number of "
-            f"dimensions, got {[f'{a.dtype}{list(a.shape)}' for a in arrays]}. Convert them "
-            "(array.astype changes the dtype, reshape the number of dimensions)."
-        )
+    _require_one_dtype([(str(a.dtype), a.shape) for a in arrays])
     value = stack_to(arrays, shapes, mesh)
     # The components of other processes are not known here.
     if len(arrays) == mesh.replicas and all(one is components[0] for one in components):
@@ -363,29 +352,33 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
 def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[tuple[Shape, ...]]:
     """Returns the shapes of the components of all replicas, in replica order.
 
-    With several processes, all of them call it, and tell each other the shapes of their own.
+    With several processes, all of them call it, and exchange the shapes of their own.
     """
     own = [[[str(a.dtype), list(a.shape)] for a in column] for column in columns]
     processes = group.current()
     if not mesh.shared or processes is None:
         return [tuple(tuple(shape) for _, shape in column) for column in own]
-    told = [json.loads(text) for text in processes.exchange("shapes", json.dumps(own))]
+    received = [json.loads(text) for text in processes.exchange("shapes", json.dumps(own))]
     found = []
-    for parts in zip(*told, strict=True):
+    for parts in zip(*received, strict=True):
         kinds = [(dtype, shape) for part in parts for dtype, shape in part]
-        if len({(dtype, len(shape)) for dtype, shape in kinds}) > 1:
-            raise StructureError(
-                "The components of a per-replica value must have one dtype and one number of "
-                f"dimensions on all workers, got {[f'{d}{s}' for d, s in kinds]}. Convert them "
-                "(array.astype changes the dtype, reshape the number of dimensions)."
-            )
+        _require_one_dtype(kinds)
         found.append(tuple(tuple(shape) for _, shape in kinds))
     return found
 
 
+def _require_one_dtype(kinds: Sequence[tuple[str, Sequence[int]]]) -> None:
+    if len({dtype for dtype, _ in kinds}) > 1:
+        raise StructureError(
+            "The components of a per-replica value must have one dtype, got "
+            f"{[f'{dtype}{list(shape)}' for dtype, shape in kinds]}. Convert them with "
+            "array.astype."
+        )
+
+
 def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh) -> PerReplica:
     """Places arrays on the local replicas' devices, where the shapes of all are known."""
-    largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
+    largest = common_shape(shapes)
     rows = [
         jax.device_put(padded(array, largest)[None], device)
         for array, device in zip(arrays, mesh.local_devices, strict=True)
@@ -437,35 +430,19 @@ def warn_of_gathering(what: str, array: jax.Array) -> None:
     )
 
 
-def of_replica(components: tuple[Any, ...], replica: Any, array: Any) -> Any:
+def of_replica(components: tuple[Any, ...], replica: int, array: Any) -> Any:
     """Returns the component of a replica among those of this process."""
-    here = _replicas_here(array, len(components))
-    number = isinstance(replica, int | np.integer) and not isinstance(replica, bool)
-    if number and isinstance(array, np.ndarray):  # objects: of several workers, those of this one
-        return components[replica % max(1, len(components))]
-    if not number or replica not in here:
-        raise InvalidArgumentError(
-            f"component needs the number of a replica of this process, one of {list(here)}, got "
-            f"{shown(replica)}. Use strategy.experimental_local_results for all of them."
-        )
-    return components[here.index(replica)]
-
-
-def _replicas_here(array: Any, count: int) -> Sequence[int]:
-    """Returns the numbers of the replicas whose components lie in this process."""
     sharding = getattr(array, "sharding", None)
-    if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
-        return range(count)
-    return local_positions(sharding.mesh)
-
-
-def _require_array(stacked: Any) -> None:
-    if not isinstance(stacked, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
-        raise ArgumentTypeError(
-            "A PerReplica needs one array with a row for each replica, got "
-            f"{shown(stacked)}. Make per-replica values of anything else with "
-            "strategy.experimental_distribute_values_from_function."
-        )
+    if isinstance(sharding, NamedSharding) and not isinstance(array, jax.core.Tracer):
+        here = list(local_positions(sharding.mesh))
+        if replica not in here:
+            raise InvalidArgumentError(
+                f"component needs the number of a replica of this process, one of {here}, got "
+                f"{shown(replica)}. Use strategy.experimental_local_results for all of them."
+            )
+        return components[here.index(replica)]
+    # Objects: of several workers, those of this one.
+    return components[replica % max(1, len(components))]
 
 
 def _require_whole_here(stacked: Any, what: str) -> None:
@@ -480,6 +457,10 @@ def _require_whole_here(stacked: Any, what: str) -> None:
 
 def _is_concrete(array: Any) -> bool:
     return isinstance(array, jax.Array | np.ndarray) and not isinstance(array, jax.core.Tracer)
+
+
+def _place(row: Any, shape: Shape) -> tuple[Any, ...]:
+    return (0, *place_of(shape, row.ndim - 1))
 
 
 def _rows(stacked: Any) -> list[tuple[int, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 import jax
-import numpy as np
 
 from distlab.errors import ValueShapeError
 
@@ -23,9 +22,6 @@ class IndexedSlices:
       indices: The index of each row in the larger array.
       dense_shape: The shape of the larger array; optional, for your own code.
 
-    Raises:
-      ValueShapeError: There are more or fewer indices than rows, or one is no whole number.
-
     Attributes:
       values: The rows.
       indices: The index of each row.
@@ -41,7 +37,6 @@ class IndexedSlices:
     __slots__ = ("__weakref__", "dense_shape", "indices", "values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        _check_indices(values, indices)
         self.values = values
         self.indices = indices
         self.dense_shape = dense_shape
@@ -64,43 +59,15 @@ class IndexedSlices:
         return f"IndexedSlices(values={self.values!r:.200}, indices={self.indices!r:.200})"
 
 
-def require_rows(values: Any, indices: Any, verb: str) -> None:
-    """Checks that slices have an index for each row."""
-    if not indices.ndim or not _have_indices(values, indices):
-        raise ValueShapeError(_refusal(f"IndexedSlices of {verb}", values, indices))
-
-
-def _check_indices(values: Any, indices: Any) -> None:
-    rows, numbers = _as_known(values), _as_known(indices)
-    # Distributed values and objects that stand for arrays are checked by the verbs.
-    if rows is not None and numbers is not None and not _have_indices(rows, numbers):
-        raise ValueShapeError(_refusal("IndexedSlices", rows, numbers))
-
-
-def _as_known(value: Any) -> Any:
-    """Returns an array, or numbers as one; None for anything else."""
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
-        return value
-    if not isinstance(value, list | tuple | int | float):
-        return None
-    try:
-        array = np.asarray(value)
-    except Exception:  # noqa: BLE001 - a list of values that are being traced, say
-        return None
-    return array if array.size else array.astype(int)  # which NumPy takes for floats
-
-
-def _have_indices(values: Any, indices: Any) -> bool:
+def require_rows(values: jax.Array, indices: jax.Array, verb: str) -> None:
+    """Checks that slices have a whole number as the index of each row."""
     whole = jax.numpy.issubdtype(indices.dtype, jax.numpy.integer)
-    return bool(whole) and values.shape[: indices.ndim] == indices.shape
-
-
-def _refusal(what: str, values: Any, indices: Any) -> str:
-    return (
-        f"{what} need a whole number as the index of each row, got rows {values.dtype}"
-        f"{list(values.shape)} at indices {indices.dtype}{list(indices.shape)}. Pass indices of "
-        "the shape [rows]."
-    )
+    if not whole or not indices.ndim or values.shape[: indices.ndim] != indices.shape:
+        raise ValueShapeError(
+            f"IndexedSlices of {verb} need a whole number as the index of each row, got rows "
+            f"{values.dtype}{list(values.shape)} at indices {indices.dtype}{list(indices.shape)}. "
+            "Pass indices of the shape [rows]."
+        )
 
 
 def is_slices(value: Any) -> bool:

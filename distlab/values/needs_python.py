@@ -16,7 +16,7 @@ NEEDS_PYTHON: Final = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-"""What JAX raises then."""
+"""Errors JAX raises for values needed at trace time."""
 
 
 def needs_python(

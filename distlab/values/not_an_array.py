@@ -21,16 +21,16 @@ class NotAnArray:
     __slots__ = ()
 
     _passing: ClassVar[str] = "Pass it in args=(...) to a function that strategy.run runs, "
-    """What a program does with it as it is, for messages."""
+    """Use of the value as it is, for messages."""
 
     _reading: ClassVar[str] = (
         "combine the values with strategy.reduce or gather, or read each one with "
         "strategy.experimental_local_results"
     )
-    """How a program gets at the numbers, for messages."""
+    """Ways to its numbers, for messages."""
 
     _what: ClassVar[str] = "has a value for each replica"
-    """Why it is no array, for messages."""
+    """Reason why it is no array, for messages."""
 
     def brief(self) -> str:
         """Returns a text without numbers, for messages."""
@@ -65,7 +65,7 @@ class NotAnArray:
         return True
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Tells of the attributes of arrays why there is none."""
+        """Raises the reason for attributes of arrays."""
         if name in _OF_ARRAYS or (not name.startswith("_") and hasattr(jax.Array, name)):
             raise AttributeError(
                 f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. "

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 import jax
 import numpy as np
 
 from distlab.devices import in_flight
-from distlab.errors import ArgumentTypeError, UnsupportedError
-from distlab.text.shown import shown
+from distlab.errors import UnsupportedError
 
 # fmt: off
 _OF_THE_VALUE: Final = frozenset({
@@ -26,29 +26,29 @@ _OF_THE_VALUE: Final = frozenset({
 _COPIED: Final = frozenset({"item", "itemsize", "nbytes", "tolist"})
 """Those that compute nothing."""
 
-_INSTEAD: Final = {
-    **dict.fromkeys(("ref", "experimental_ref"), "the variable itself, which may be a key"),
-    **dict.fromkeys(("device", "handle"), "value().devices()"),
-    **dict.fromkeys(("initial_value", "initialized_value"), "the array that it was made with"),
-    **dict.fromkeys(("initializer", "is_initialized"), "it at once: it has a value from the start"),
-    **dict.fromkeys(("op", "graph", "to_proto"), "the variable itself: there is no graph"),
-    "constraint": "assign with the value that the constraint returns",
-    "count_up_to": "assign_add(1)",
-    "eval": "numpy()",
-    "load": "assign(value)",
-    "get_shape": "shape",
-    "set_shape": "a variable that is made with that shape",
-    "sparse_read": "jnp.take(variable, indices, axis=0)",
-    "gather_nd": "variable[tuple(jnp.moveaxis(indices, -1, 0))]",
-    "batch_scatter_update": "assign(variable.at[rows, indices].set(updates))",
-}
-"""What takes the place of those attributes of `tf.Variable` that a variable has not."""
+_Binary: TypeAlias = Callable[[Any, Any], jax.Array]
 
 
 class _Shaped(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
+
+
+def _operand(value: Any) -> Any:
+    return value.__jax_array__() if isinstance(value, ArrayOperators) else value
+
+
+def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
+    return lambda self: operation(_operand(self))
+
+
+def _binary(operation: Callable[[Any, Any], Any]) -> tuple[_Binary, _Binary]:
+    """Returns an operator's method, and that for the object on its right."""
+    return (
+        lambda self, other: operation(_operand(self), _operand(other)),
+        lambda self, other: operation(_operand(other), _operand(self)),
+    )
 
 
 class ArrayOperators:
@@ -97,19 +97,7 @@ class ArrayOperators:
             """Returns an attribute of the value that libraries use, such as `real` or `astype`."""
             if name in _OF_THE_VALUE:
                 return getattr(self.value() if name in _COPIED else _operand(self), name)
-            told = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in _INSTEAD:
-                told += f", as tf.Variable has. Use {_INSTEAD[name]}."
-            raise AttributeError(told)
-
-        def __setitem__(self, index: Any, value: Any) -> NoReturn:
-            """Refuses to assign elements, as `tf.Variable` and JAX's arrays do."""
-            del value
-            raise ArgumentTypeError(
-                f"A {type(self).__name__} is assigned as a whole, got an assignment to its "
-                f"[{shown(index)}]. Write v.assign(v.value().at[index].set(value)) for a variable "
-                "v, or at[index].add(value) for +=."
-            )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getitem__(self, index: Any) -> jax.Array:
         return _operand(self)[index]
@@ -133,92 +121,22 @@ class ArrayOperators:
     def __len__(self) -> int:
         return len(self.value())
 
-    def __neg__(self) -> jax.Array:
-        return -_operand(self)
-
-    def __abs__(self) -> jax.Array:
-        return abs(_operand(self))
-
-    def __add__(self, other: Any) -> jax.Array:
-        return _operand(self) + _operand(other)
-
-    def __radd__(self, other: Any) -> jax.Array:
-        return _operand(other) + _operand(self)
-
-    def __sub__(self, other: Any) -> jax.Array:
-        return _operand(self) - _operand(other)
-
-    def __rsub__(self, other: Any) -> jax.Array:
-        return _operand(other) - _operand(self)
-
-    def __mul__(self, other: Any) -> jax.Array:
-        return _operand(self) * _operand(other)
-
-    def __rmul__(self, other: Any) -> jax.Array:
-        return _operand(other) * _operand(self)
-
-    def __truediv__(self, other: Any) -> jax.Array:
-        return _operand(self) / _operand(other)
-
-    def __rtruediv__(self, other: Any) -> jax.Array:
-        return _operand(other) / _operand(self)
-
-    def __floordiv__(self, other: Any) -> jax.Array:
-        return _operand(self) // _operand(other)
-
-    def __rfloordiv__(self, other: Any) -> jax.Array:
-        return _operand(other) // _operand(self)
-
-    def __mod__(self, other: Any) -> jax.Array:
-        return _operand(self) % _operand(other)
-
-    def __rmod__(self, other: Any) -> jax.Array:
-        return _operand(other) % _operand(self)
-
-    def __pow__(self, other: Any) -> jax.Array:
-        return _operand(self) ** _operand(other)
-
-    def __rpow__(self, other: Any) -> jax.Array:
-        return _operand(other) ** _operand(self)
-
-    def __matmul__(self, other: Any) -> jax.Array:
-        return _operand(self) @ _operand(other)
-
-    def __rmatmul__(self, other: Any) -> jax.Array:
-        return _operand(other) @ _operand(self)
-
-    def __invert__(self) -> jax.Array:
-        return ~_operand(self)
-
-    def __and__(self, other: Any) -> jax.Array:
-        return _operand(self) & _operand(other)
-
-    def __rand__(self, other: Any) -> jax.Array:
-        return _operand(other) & _operand(self)
-
-    def __or__(self, other: Any) -> jax.Array:
-        return _operand(self) | _operand(other)
-
-    def __ror__(self, other: Any) -> jax.Array:
-        return _operand(other) | _operand(self)
-
-    def __xor__(self, other: Any) -> jax.Array:
-        return _operand(self) ^ _operand(other)
-
-    def __rxor__(self, other: Any) -> jax.Array:
-        return _operand(other) ^ _operand(self)
-
-    def __lt__(self, other: Any) -> jax.Array:
-        return _operand(self) < _operand(other)
-
-    def __le__(self, other: Any) -> jax.Array:
-        return _operand(self) <= _operand(other)
-
-    def __gt__(self, other: Any) -> jax.Array:
-        return _operand(self) > _operand(other)
-
-    def __ge__(self, other: Any) -> jax.Array:
-        return _operand(self) >= _operand(other)
+    __neg__ = _unary(operator.neg)
+    __abs__ = _unary(operator.abs)
+    __invert__ = _unary(operator.invert)
+    __add__, __radd__ = _binary(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod)
+    __pow__, __rpow__ = _binary(operator.pow)
+    __matmul__, __rmatmul__ = _binary(operator.matmul)
+    __and__, __rand__ = _binary(operator.and_)
+    __or__, __ror__ = _binary(operator.or_)
+    __xor__, __rxor__ = _binary(operator.xor)
+    __lt__, __le__ = _binary(operator.lt)[0], _binary(operator.le)[0]
+    __gt__, __ge__ = _binary(operator.gt)[0], _binary(operator.ge)[0]
 
     def __eq__(self, other: object) -> Any:
         """Compares with a number or array element by element, with other objects by identity."""
@@ -242,7 +160,3 @@ class ArrayOperators:
 
 
 _COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array
-
-
-def _operand(value: Any) -> Any:
-    return value.__jax_array__() if isinstance(value, ArrayOperators) else value

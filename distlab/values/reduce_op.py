@@ -9,7 +9,7 @@ from distlab.text.shown import shown
 
 
 class ReduceOp(enum.Enum):
-    """How the values of all replicas are reduced to one (`tf.distribute.ReduceOp`).
+    """Operation that reduces the values of all replicas to one (`tf.distribute.ReduceOp`).
 
     Attributes:
       SUM: Their sum.

@@ -15,6 +15,7 @@ from distlab.devices import jax_internals, selection
 from distlab.devices.pieces import pieces
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
+from distlab.values.padding import place_of
 
 _NUMBERS_SHOWN: Final = 4
 _MOST_BYTES: Final = 1 << 20
@@ -208,7 +209,7 @@ def _numbers_text(piece: Any, shape: tuple[int, ...], *, in_row: bool = False) -
     except (RuntimeError, TypeError):  # deleted in the meantime; random keys
         return "\u2026"
     if in_row:
-        array = array[(0, *(slice(n) for n in shape))]
+        array = array[(0, *place_of(shape, array.ndim - 1))]
     numbers = array.reshape(-1)
     text = ", ".join(
         f"{number:.4g}" if numbers.dtype.kind in "fc" else str(number)[:20]

@@ -1,4 +1,4 @@
-"""Which arrays hold the components of a per-replica value.
+"""Arrays that hold the components of a per-replica value.
 
 `jax.tree.map` goes into a `PerReplica` and hands its function the array of all components,
 which looks like any other array. The verbs must not take it for one.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from distlab.errors import ArgumentValueError
-from distlab.text.shown import shown
-
 
 class ValueContext(msgspec.Struct, frozen=True):
     """The replica that a value is made for (`tf.distribute.experimental.ValueContext`).
@@ -14,9 +11,6 @@ class ValueContext(msgspec.Struct, frozen=True):
     Attributes:
       replica_id_in_sync_group: The replica's number, from 0.
       num_replicas_in_sync: The number of replicas.
-
-    Raises:
-      ArgumentValueError: One is no whole number, or there is no such replica.
 
     Example:
       >>> import distlab as dl
@@ -30,12 +24,3 @@ class ValueContext(msgspec.Struct, frozen=True):
 
     replica_id_in_sync_group: int = 0
     num_replicas_in_sync: int = 1
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        number, count = self.replica_id_in_sync_group, self.num_replicas_in_sync
-        if not (type(number) is type(count) is int and 0 <= number < count):
-            raise ArgumentValueError(
-                "A ValueContext needs the number of a replica, from 0, and the number of replicas, "
-                f"got {shown(number)} and {shown(count)}. Write for example ValueContext(1, 2)."
-            )

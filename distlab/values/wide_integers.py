@@ -14,10 +14,7 @@ _WIDE: Final = 8
 
 
 def require_kept(value: Any, what: str, kind: type[DistlabError] = ValueShapeError) -> None:
-    """Checks that a value holds the same numbers on a device.
-
-    JAX keeps the low bits of each number without a word: of 2**40 nothing.
-    """
+    """Checks that a value holds the same numbers on a device, where JAX keeps the low bits."""
     if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
         return
     if value.dtype.itemsize < _WIDE or not value.size:
@@ -29,8 +26,8 @@ def require_kept(value: Any, what: str, kind: type[DistlabError] = ValueShapeErr
     for extreme in (value.max(), value.min()):
         if not bounds.min <= extreme <= bounds.max:
             raise kind(
-                f"{what} is {value.dtype} and holds {extreme}, of which devices would have "
-                f"{extreme.astype(kept)}: JAX makes {kept} of {value.dtype}. Call "
+                f"{what}: {value.dtype} value {extreme} overflows {kept} (it would become "
+                f"{extreme.astype(kept)}); JAX's default is 32-bit. Call "
                 "jax.config.update('jax_enable_x64', True) when the program begins, or use "
                 "smaller numbers, such as array % 2**31 of hashes."
             )

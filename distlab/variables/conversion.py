@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,12 @@ import numpy as np
 
 from distlab.devices.jax_internals import placing
 from distlab.errors import StructureError, ValueShapeError
-from distlab.text.shown import shown
-from distlab.values.attributes import why_no_array
-from distlab.values.checks import require_alive, require_plain_array
-from distlab.values.nests import require_nest
+from distlab.text.shown import said_by_jax, shown
+from distlab.values.checks import require_alive
 from distlab.values.operators import ArrayOperators
 from distlab.values.plain_arrays import unshared
 from distlab.values.stacks import require_no_stack
+from distlab.values.wide_integers import require_kept
 
 
 class _Typed(Protocol):
@@ -33,96 +32,43 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
         value = value.value()
     require_alive(value, f"The value of {what}")
     require_no_stack(value, what)
-    require_plain_array(value, f"The value of {what}")
-    require_nest(value, f"The value of {what}")
-    if dtype is not None:
-        _require_dtype(dtype, what)
-        _require_kept(value, jnp.dtype(dtype), what)
+    if dtype is None:
+        require_kept(value, f"The value of {what}")
+    else:
+        _require_kept(value, dtype, what)
     try:
         with placing():
             return jnp.asarray(unshared(value), dtype=dtype)
     except StructureError as error:  # of one of distlab's own values
         raise ValueShapeError(f"{what}: {error}") from error
-    except Exception as error:
-        why = why_no_array(value, error)
-        if why is None:
-            raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{why} Pass an array, or a list of numbers."
+            f"{said_by_jax(error, 400)} Pass an array, or a list of numbers."
         ) from error
 
 
-def _require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
-    """Checks that Python's numbers stay what they are in a dtype.
+def _require_kept(value: Any, dtype: Any, what: str) -> None:
+    """Checks that Python's numbers keep their values in a dtype, as TensorFlow does.
 
-    `jnp.asarray(1.5, dtype="int32")` is 1, and 300 is 44 in uint8. Arrays have a dtype of their
-    own, and whoever converts them says so.
+    In JAX 1.5 becomes 1 in int32, and 300 becomes 44 in uint8.
     """
     if not isinstance(value, bool | int | float | complex | list | tuple):
         return
     try:
-        given = np.asarray(value)
+        given, kept = np.asarray(value), jnp.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        return  # it holds something else, of which JAX decides
-    if given.dtype.kind not in "biufc" or not given.size:
-        return
-    if not _in_kind(given, _kind(dtype)).all():
+        return  # JAX says why below
+    if jnp.issubdtype(kept.dtype, jnp.inexact) and given.dtype.kind in "biuf":
+        changed = np.isfinite(given) & ~np.isfinite(np.asarray(kept, given.dtype))
+    else:
+        changed = given != np.asarray(kept)
+    if np.any(changed):
         raise ValueShapeError(
-            f"{what} needs numbers of {dtype}, got {shown(value)}, which would become others. "
-            "Convert them, or use another dtype for the variable."
+            f"{what} needs numbers of {kept.dtype}, got {shown(value)}, which would become "
+            f"{shown(np.asarray(kept).tolist())}. Convert them, or use another dtype for the "
+            "variable."
         )
-    if _kind(dtype) == "i":
-        limits = cast(Any, jnp.iinfo)(dtype)  # knows int4, too
-        least, most = int(limits.min), int(limits.max)
-        if given.real.min() < least or given.real.max() > most:
-            raise ValueShapeError(
-                f"{what} needs numbers of {dtype}, from {least} to {most}, got {shown(value)}. "
-                "Use another dtype for the variable."
-            )
-    elif _becomes_infinite(given, dtype):
-        largest = float(cast(Any, jnp.finfo)(dtype).max)
-        raise ValueShapeError(
-            f"{what} needs numbers of {dtype}, of at most {largest:g}, got {shown(value)}, which "
-            "would become infinite. Use another dtype for the variable."
-        )
-
-
-def _becomes_infinite(numbers: np.ndarray, dtype: np.dtype[Any]) -> bool:
-    """Returns whether a finite number is none in a dtype of smaller ones."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        kept = np.isfinite(numbers.astype(dtype))
-    return bool((np.isfinite(numbers) & ~kept).any())
-
-
-def _kind(dtype: np.dtype[Any]) -> str:
-    """Returns the letter of a dtype's kind, also of JAX's own dtypes."""
-    for letter, kind in (("b", jnp.bool_), ("i", jnp.integer), ("f", jnp.floating)):
-        if jnp.issubdtype(dtype, kind):
-            return letter
-    return "c"
-
-
-def _in_kind(numbers: np.ndarray, kind: str) -> Any:
-    """Returns which numbers are truth values ("b"), whole ("i"), real ("f"), or complex ("c")."""
-    if kind == "c":
-        return np.ones_like(numbers, bool)
-    real = numbers.imag == 0
-    if kind == "f":
-        return real
-    if kind == "i":
-        return real & (np.floor(numbers.real) == numbers.real)
-    return real & ((numbers == 0) | (numbers == 1))
-
-
-def _require_dtype(dtype: Any, what: str) -> None:
-    try:
-        jnp.zeros((), dtype)
-    except Exception as error:
-        raise ValueShapeError(
-            f"The dtype of {what} must be one of JAX's, got {shown(dtype)}. Pass for example "
-            "jnp.float32, or leave it out."
-        ) from error
 
 
 _ADDING: Final = ("assign_add", "assign_sub")

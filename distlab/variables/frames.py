@@ -6,7 +6,7 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -25,48 +25,54 @@ from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.undo import Undo
 
 
-class Frame(Protocol):
+class Frame(ABC):
     """One replica's view of the variables."""
 
+    @abstractmethod
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns this replica's present value of a variable."""
 
+    @abstractmethod
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns this replica's value of a variable."""
 
+    @abstractmethod
     def update(self, variable: StoredVariable, operation: Operation) -> None:
         """Changes a variable on a parameter server."""
 
+    @abstractmethod
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns the present value of one copy of a variable; None is this replica's."""
 
+    @abstractmethod
     def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
         """Assigns one copy of a variable; None is this replica's."""
 
-    def own(self, value: DistributedValues) -> Any:
-        """Returns this replica's component of a distributed value."""
-
+    @abstractmethod
     def note_kept(self) -> None:
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
 
+    @abstractmethod
+    def _replica_id(self) -> Any:
+        """Returns the replica's number."""
 
-class _FrameOfTrace(ABC):
+    def own(self, value: DistributedValues) -> Any:
+        """Returns this replica's component of a distributed value."""
+        if isinstance(value, Mirrored):
+            require_alive(value.array, "The value of an assignment")
+        if isinstance(value, PerReplica):
+            replicas = scopes.current_strategy().num_replicas_in_sync
+            require_alive(value.stacked, "The value of an assignment")
+            require_components(value, "The value of an assignment", replicas)
+        self.note_kept()
+        return value.component(self._replica_id())
+
+
+class _FrameOfTrace(Frame):
     """One replica's view of the variables in a trace."""
 
     def __init__(self) -> None:
         self._trace = jax_internals.current_trace()
-
-    @abstractmethod
-    def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns the traced value of a variable."""
-
-    @abstractmethod
-    def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        """Assigns the traced value of a variable."""
-
-    @abstractmethod
-    def update(self, variable: StoredVariable, operation: Operation) -> None:
-        """Changes a variable on a parameter server."""
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns the traced value of one copy."""
@@ -82,11 +88,8 @@ class _FrameOfTrace(ABC):
             value = jnp.where(jax.lax.axis_index(AXIS) == number, value, self.get(variable))
         self.set(variable, value)
 
-    def own(self, value: DistributedValues) -> Any:
-        """Returns the traced replica's component."""
-        _require_components(value)
-        self.note_kept()
-        return value.component(jax.lax.axis_index(AXIS))
+    def _replica_id(self) -> Any:
+        return jax.lax.axis_index(AXIS)
 
     def note_kept(self) -> None:
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
@@ -210,7 +213,7 @@ class LoopFrame(_FrameOfTrace):
 
 
 @final
-class EagerFrame:
+class EagerFrame(Frame):
     """The variables of an eager function, which reads and writes one replica's copies directly.
 
     Args:
@@ -278,26 +281,14 @@ class EagerFrame:
         variable.storage.update(operation)
         kept_traces.note_assigned()
 
-    def own(self, value: DistributedValues) -> Any:
-        """Returns the replica's component."""
-        _require_components(value)
-        self.note_kept()
-        return value.component(self._replica)
+    def _replica_id(self) -> int:
+        return self._replica
 
     def note_kept(self) -> None:
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
         if jax_internals.being_staged():
             kept_traces.note_held()
             self.read_inside = True
-
-
-def _require_components(value: DistributedValues) -> None:
-    if isinstance(value, Mirrored):
-        require_alive(value.array, "The value of an assignment")
-    if isinstance(value, PerReplica):
-        replicas = scopes.current_strategy().num_replicas_in_sync
-        require_alive(value.stacked, "The value of an assignment")
-        require_components(value, "The value of an assignment", replicas)
 
 
 class _Thread(threading.local):

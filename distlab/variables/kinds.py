@@ -40,7 +40,7 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """How the values that replicas assign become one (`tf.VariableAggregation`).
+    """Aggregation of the values that replicas assign to one (`tf.VariableAggregation`).
 
     Attributes:
       NONE: Each replica assigns its own copy.

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 class Holder(Protocol):
-    """What holds an array in place: a variable of NNX, or one of another library."""
+    """Variable of NNX or another library that holds an array in place."""
 
     def get_raw_value(self) -> Any:
         """Returns the array."""
@@ -23,7 +23,7 @@ class Holder(Protocol):
 
 
 class _Noting(threading.local):
-    """What this thread's trace has read so far; None while none is made."""
+    """Reads of this thread's trace so far; None while none is made."""
 
     read: dict[int, tuple[str, Holder]] | None = None
 
@@ -39,7 +39,7 @@ def note(variable: object, name: str, holder: Holder) -> None:
 
 @contextlib.contextmanager
 def noting() -> Iterator[dict[int, tuple[str, Holder]]]:
-    """Collects the names and holders that `note` is told of while a function is traced."""
+    """Collects the names and holders passed to `note` while a function is traced."""
     before = _noting.read
     read: dict[int, tuple[str, Holder]] = {}
     _noting.read = read

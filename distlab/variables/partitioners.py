@@ -9,7 +9,6 @@ from typing import Any, final
 import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
-from distlab.text.counts import is_number
 from distlab.text.shown import shown
 
 
@@ -56,7 +55,7 @@ class FixedShardsPartitioner(Partitioner):
     """
 
     def __init__(self, num_shards: int) -> None:
-        self._num_shards = _checked_count("num_shards", num_shards)
+        self._num_shards = _checked("num_shards", num_shards, whole=True)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
@@ -90,9 +89,9 @@ class MinSizePartitioner(Partitioner):
         max_shards: int = 1,
         bytes_per_string: float = 16,
     ) -> None:
-        self._min_shard_bytes = _checked_bytes("min_shard_bytes", min_shard_bytes)
-        self._max_shards = _checked_count("max_shards", max_shards)
-        self._bytes_per_string = _checked_bytes("bytes_per_string", bytes_per_string)
+        self._min_shard_bytes = _checked("min_shard_bytes", min_shard_bytes)
+        self._max_shards = _checked("max_shards", max_shards, whole=True)
+        self._bytes_per_string = _checked("bytes_per_string", bytes_per_string)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
@@ -129,10 +128,10 @@ class MaxSizePartitioner(Partitioner):
         max_shards: int | None = None,
         bytes_per_string: float = 16,
     ) -> None:
-        self._max_shard_bytes = _checked_bytes("max_shard_bytes", max_shard_bytes)
-        limit = 0 if max_shards is None else _checked_count("max_shards", max_shards, least=0)
+        self._max_shard_bytes = _checked("max_shard_bytes", max_shard_bytes)
+        limit = 0 if max_shards is None else _checked("max_shards", max_shards, 0, whole=True)
         self._max_shards = limit or math.inf
-        self._bytes_per_string = _checked_bytes("bytes_per_string", bytes_per_string)
+        self._bytes_per_string = _checked("bytes_per_string", bytes_per_string)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
@@ -165,28 +164,16 @@ def _checked_axis(shape: Sequence[int], axis: int) -> int:
     return axis
 
 
-def _checked_count(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+def _checked(name: str, value: Any, least: int = 1, *, whole: bool = False) -> Any:
+    """Returns a number of parts or bytes."""
+    kinds = int | np.integer if whole else int | float | np.number
+    if isinstance(value, bool) or not isinstance(value, kinds):
         raise ArgumentTypeError(
-            f"{name} must be a whole number of parts, got {shown(value)}. Pass an int."
+            f"{name} must be a {'whole ' * whole}number, got {shown(value)}. Pass an int."
         )
-    if value < least:
+    if not least <= value < math.inf:
         raise ArgumentValueError(
-            f"{name} must be at least {least}, got {shown(value)}. Pass 1 to leave variables whole."
+            f"{name} must be at least {least} and finite, got {shown(value)}. One part leaves "
+            "variables whole."
         )
-    return int(value)
-
-
-def _checked_bytes(name: str, value: Any) -> float:
-    if isinstance(value, np.number):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentTypeError(
-            f"{name} must be a number of bytes, got {shown(value)}. Pass an int, such as 1 << 20."
-        )
-    if not is_number(value) or value < 1:
-        raise ArgumentValueError(
-            f"{name} must be at least 1 byte, and finite, got {shown(value)}. Pass for example "
-            "256 << 10 for 256 KiB."
-        )
-    return float(value)
+    return value

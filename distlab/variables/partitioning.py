@@ -1,4 +1,4 @@
-"""How a variable is made in parts, along its first axis."""
+"""Variables made in parts, along their first axis."""
 
 from __future__ import annotations
 

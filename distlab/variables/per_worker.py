@@ -9,13 +9,12 @@ import jax
 import numpy as np
 
 from distlab.devices import jax_internals
-from distlab.values.operators import ArrayOperators
-from distlab.values.sealed import Sealed
 from distlab.variables.variable import Variable
+from distlab.variables.verbs import VariableVerbs
 
 
 @final
-class PerWorkerVariable(ArrayOperators, Sealed):
+class PerWorkerVariable(VariableVerbs):
     """A variable on each worker, none of which is synchronized (TensorFlow's `PerWorkerVariable`).
 
     `distlab.Variable(..., per_worker_variable=True)` makes it in the scope of a
@@ -77,35 +76,18 @@ class PerWorkerVariable(ArrayOperators, Sealed):
         """Returns the value of the calling thread's worker, or of the coordinator."""
         return self.own.value()
 
-    def read_value(self) -> jax.Array:
-        """Returns `value()` (TensorFlow's other name for it)."""
-        return self.value()
-
-    def numpy(self) -> np.ndarray:
-        """Waits for the value and returns it as a NumPy array."""
-        return self.own.numpy()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts the value for NumPy functions; waits for it."""
         return self.own.__array__(dtype, copy)
 
-    def assign(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Assigns the worker's value; see `Variable.assign`."""
-        return self.own.assign(value, use_locking, name, read_value)
+    def _update(self, operand: Any, verb: str) -> Any:
+        return self.own._update(operand, verb)
 
-    def assign_add(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Adds to the worker's value; see `Variable.assign_add`."""
-        return self.own.assign_add(value, use_locking, name, read_value)
+    def _scatter(self, kind: str, slices: Any) -> Any:
+        return self.own._scatter(kind, slices)
 
-    def assign_sub(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Subtracts from the worker's value; see `Variable.assign_sub`."""
-        return self.own.assign_sub(value, use_locking, name, read_value)
+    def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> Any:
+        return self.own._scatter_nd(kind, indices, updates)
 
     def __repr__(self) -> str:
         """Shows name, dtype, shape and the number of workers."""

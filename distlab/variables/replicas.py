@@ -1,4 +1,4 @@
-"""What the replicas' values become in one variable, by its kind."""
+"""Values of the replicas combined in one variable, by its kind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
@@ -47,7 +48,7 @@ def assigned(
     if variable.aggregation is VariableAggregation.NONE:
         _require_copies(variable, verb, context)
         return array
-    number = isinstance(operand, int | float | complex)
+    number = isinstance(operand, int | float | complex | np.number)
     if number and context.collectives.differ(operand):
         return aggregate(variable, array, context.collectives, verb)
     if variable.aggregation is VariableAggregation.SUM and (

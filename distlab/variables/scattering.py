@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -42,143 +41,6 @@ COMBINE: Final[dict[str, Callable[[jax.Array, Any, jax.Array], jax.Array]]] = {
 
 _SUMMABLE: Final = frozenset({"add", "sub", "mul", "div"})
 """The kinds that have a meaning for the rows of all replicas together."""
-
-
-class Scatters(ABC):
-    """The methods of a variable or a copy that assign some of its rows.
-
-    An index outside of the variable is an `InvalidArgumentError`. In a compiled function the
-    numbers of computed indices are not known: there the row is left out, as on TensorFlow's GPUs.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def _scatter(self, kind: str, slices: Any) -> Self:
-        """Combines rows with the present ones, and returns this variable."""
-
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Adds rows to those with their indices, as `tf.Variable.scatter_add`.
-
-        In a replica function, the aggregation SUM adds the rows of all replicas, MEAN adds them
-        divided by the number of replicas, ONLY_FIRST_REPLICA adds those of the first replica,
-        and NONE adds a replica's rows to its own copy.
-
-        Args:
-          sparse_delta: The `IndexedSlices`.
-          use_locking: Ignored: an assignment is never half done.
-          name: Ignored; accepted for compatibility with TensorFlow.
-
-        Raises:
-          ArgumentTypeError: `sparse_delta` is not `IndexedSlices`.
-          ValueShapeError: The rows do not fit the variable.
-          InvalidArgumentError: An index is outside of the variable.
-          UnsupportedError: The variable is ON_READ, which TensorFlow does not support either.
-
-        Example:
-          >>> import distlab as dl
-          >>> v = dl.Variable([1.0, 2.0, 3.0])
-          >>> v.scatter_add(dl.IndexedSlices([10.0, 10.0], [0, 2])).numpy().tolist()
-          [11.0, 2.0, 13.0]
-        """
-        del use_locking, name
-        return self._scatter("add", sparse_delta)
-
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Subtracts rows; see `scatter_add`."""
-        del use_locking, name
-        return self._scatter("sub", sparse_delta)
-
-    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Multiplies by rows; see `scatter_add`."""
-        del use_locking, name
-        return self._scatter("mul", sparse_delta)
-
-    def scatter_div(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Divides by rows; see `scatter_add`."""
-        del use_locking, name
-        return self._scatter("div", sparse_delta)
-
-    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Takes the minima with rows; see `scatter_update`."""
-        del use_locking, name
-        return self._scatter("min", sparse_delta)
-
-    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Self:
-        """Takes the maxima with rows; see `scatter_update`."""
-        del use_locking, name
-        return self._scatter("max", sparse_delta)
-
-    def scatter_update(
-        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
-    ) -> Self:
-        """Replaces rows, as `tf.Variable.scatter_update`.
-
-        Args:
-          sparse_delta: The `IndexedSlices`.
-          use_locking: Ignored: an assignment is never half done.
-          name: Ignored; accepted for compatibility with TensorFlow.
-
-        Raises:
-          UnsupportedError: The variable is mirrored with the aggregation SUM or MEAN, or ON_READ,
-            which TensorFlow does not support either.
-
-        Example:
-          >>> import distlab as dl
-          >>> v = dl.Variable([1.0, 2.0, 3.0])
-          >>> v.scatter_update(dl.IndexedSlices([10.0], [1])).numpy().tolist()
-          [1.0, 10.0, 3.0]
-        """
-        del use_locking, name
-        return self._scatter("update", sparse_delta)
-
-    @abstractmethod
-    def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> Self:
-        """Combines elements or rows with the present ones, and returns this variable."""
-
-    def scatter_nd_add(self, indices: Any, updates: Any, name: Any = None) -> Self:
-        """Adds to elements or slices, as `tf.Variable.scatter_nd_add`.
-
-        Args:
-          indices: `[..., depth]`: each names an element, or a slice when `depth` is below the
-            variable's rank.
-          updates: `[..., slice]`: what to add to each.
-          name: Ignored; accepted for compatibility with TensorFlow.
-
-        Raises:
-          UnsupportedError: The variable has copies on several replicas, for which TensorFlow does
-            not support it either.
-          ValueShapeError: The shapes do not fit the variable.
-          InvalidArgumentError: An index is outside of the variable.
-
-        Example:
-          >>> import distlab as dl
-          >>> v = dl.Variable([[1.0, 2.0], [3.0, 4.0]])
-          >>> v.scatter_nd_add([[0, 1], [1, 0]], [10.0, 20.0]).numpy().tolist()
-          [[1.0, 12.0], [23.0, 4.0]]
-        """
-        del name
-        return self._scatter_nd("add", indices, updates)
-
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: Any = None) -> Self:
-        """Subtracts from elements or slices; see `scatter_nd_add`."""
-        del name
-        return self._scatter_nd("sub", indices, updates)
-
-    def scatter_nd_update(self, indices: Any, updates: Any, name: Any = None) -> Self:
-        """Replaces elements or slices; see `scatter_nd_add`."""
-        del name
-        return self._scatter_nd("update", indices, updates)
-
-    def scatter_nd_min(self, indices: Any, updates: Any, name: Any = None) -> Self:
-        """Takes the minima with elements or slices; see `scatter_nd_add`."""
-        del name
-        return self._scatter_nd("min", indices, updates)
-
-    def scatter_nd_max(self, indices: Any, updates: Any, name: Any = None) -> Self:
-        """Takes the maxima with elements or slices; see `scatter_nd_add`."""
-        del name
-        return self._scatter_nd("max", indices, updates)
 
 
 def require_slices(name: str, kind: str, slices: Any) -> IndexedSlices:

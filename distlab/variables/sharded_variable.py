@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, cast, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +20,16 @@ from distlab.errors import (
 )
 from distlab.text.shown import shown
 from distlab.values.indexed_slices import IndexedSlices
-from distlab.values.operators import ArrayOperators
-from distlab.values.sealed import Sealed
 from distlab.variables import scattering
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.gradients import warn_of_constant
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
+from distlab.variables.verbs import VariableVerbs
 
 
 @final
-class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
+class ShardedVariable(VariableVerbs):
     """A variable whose rows are divided over several variables (TensorFlow's `ShardedVariable`).
 
     `distlab.Variable` makes it in the scope of a `ParameterServerStrategy` with a
@@ -82,12 +81,12 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
 
     @property
     def trainable(self) -> bool:
-        """Whether an optimizer should update the variable."""
+        """True if an optimizer should update the variable."""
         return self.variables[0].trainable
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """How replicas' assignments are aggregated."""
+        """The aggregation of replicas' assignments."""
         return self.variables[0].aggregation
 
     @property
@@ -116,14 +115,6 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
         whole = jnp.concatenate([part.value() for part in self.variables])
         warn_of_constant(self, whole)
         return whole
-
-    def read_value(self) -> jax.Array:
-        """Returns `value()` (TensorFlow's other name for it)."""
-        return self.value()
-
-    def numpy(self) -> np.ndarray:
-        """Waits for the value and returns it as a NumPy array."""
-        return self.__array__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this variable for NumPy functions; waits for its value."""
@@ -171,31 +162,10 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
 
     # ---- assigning
 
-    def assign(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> ShardedVariable:
-        """Assigns each part its rows of a value; takes and raises what `Variable.assign` does."""
-        del use_locking, name
-        return self._assigned("assign", value, read_value)
-
-    def assign_add(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> ShardedVariable:
-        """Adds to each part its rows of a value; takes and raises what `assign` does."""
-        del use_locking, name
-        return self._assigned("assign_add", value, read_value)
-
-    def assign_sub(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> ShardedVariable:
-        """Subtracts from each part its rows of a value; takes and raises what `assign` does."""
-        del use_locking, name
-        return self._assigned("assign_sub", value, read_value)
-
-    def _assigned(self, verb: str, value: Any, read_value: bool) -> ShardedVariable:
-        for part, rows in self.parts_of(checked_value(self, value, verb)):
-            getattr(part, verb)(rows, read_value=False)
-        return self if read_value else cast(ShardedVariable, None)
+    def _update(self, operand: Any, verb: str) -> ShardedVariable:
+        for part, rows in self.parts_of(checked_value(self, operand, verb)):
+            part._update(rows, verb)
+        return self
 
     def parts_of(self, value: Any) -> list[tuple[Variable, Any]]:
         """Returns each part with its rows of an array of this variable's shape."""
@@ -210,18 +180,11 @@ class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
         for part, (begin, end) in zip(self.variables, pairwise(self._bounds), strict=True):
             own = _rows_between(begin, end, rows, _widened(indices))
             if own.indices.size:
-                getattr(part, f"scatter_{kind}")(own)
+                part._scatter(kind, own)
         return self
 
     def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> ShardedVariable:
         return self.assign(scattering.scattered_nd(self.name, kind, self.value(), indices, updates))
-
-    def __copy__(self) -> ShardedVariable:
-        """Refuses, because the copy would be another name for the same parts."""
-        raise ArgumentTypeError(
-            f"copy.copy of {self!r} would share its parts, so that an assignment to one changed "
-            "both. Use copy.deepcopy for a new variable, or the variable itself."
-        )
 
     def __repr__(self) -> str:
         """Shows name, dtype, shape and the number of parts."""

@@ -12,11 +12,10 @@ import functools
 import inspect
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, cast, final
+from collections.abc import Iterable
+from typing import Any, Final, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from distlab.context import scopes
@@ -29,17 +28,15 @@ from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
 from distlab.errors import (
     ArgumentTypeError,
-    ArgumentValueError,
     ContextError,
     UnsupportedError,
     ValueShapeError,
 )
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
 from distlab.values.indexed_slices import IndexedSlices
-from distlab.values.operators import ArrayOperators
-from distlab.values.sealed import Sealed
 from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
@@ -51,34 +48,20 @@ from distlab.variables.kinds import (
     check_kinds,
     require_kind_of,
 )
-from distlab.variables.operations import Operation
+from distlab.variables.operations import COMBINE, Operation
 from distlab.variables.placement_events import announce
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.storage import Storage
 from distlab.variables.variable_copy import VariableCopy
-
-Combine: TypeAlias = Callable[[Any, Any], Any]
-"""Returns the new value from the present one and the operand."""
+from distlab.variables.verbs import VariableVerbs
 
 _live: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 _DESCRIBED: Final = ("name", "shape", "dtype", "trainable", "aggregation", "synchronization")
-_FIXED: Final = frozenset({*_DESCRIBED, "strategy", "on_read"} - {"name"})
-"""The attributes that stay as they were when the variable was made."""
-
-
-_OF_TENSORFLOW: Final = {
-    "shape": "Leave it out: a variable has the shape of its initial value.",
-    "constraint": "Leave it out, and assign a value that satisfies it.",
-    "caching_device": "Leave it out: each replica reads its own copy.",
-    "import_scope": "Leave it out: there are no graphs to import.",
-    "variable_def": "Leave it out: there are no graphs to import.",
-}
-"""Arguments of `tf.Variable` without a meaning here, and what there is instead."""
 
 
 @final
-class Variable(ArrayOperators, scattering.Scatters, Sealed):
+class Variable(VariableVerbs, Uncopied):
     """An array that can be assigned (`tf.Variable` under a strategy).
 
     In a strategy's scope every replica has a copy. In a replica function,
@@ -115,8 +98,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
       ValueShapeError: The initial value is neither an array nor numbers, or an integer
         variable has the aggregation MEAN.
       ArgumentTypeError: The name or another argument has a wrong type.
-      ArgumentValueError: An ON_READ variable would be trainable.
-      UnsupportedError: An argument of `tf.Variable` has no meaning here, such as `constraint`.
       ContextError: The variable is made inside a function that is being traced.
 
     Example:
@@ -133,12 +114,16 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
 
     _number: int
     _dependents: dict[int, object]
+    _uncopied = (
+        "{0!r} can't be copied or pickled: its copies lie on devices of this process. Use "
+        "copy.deepcopy for a new variable, numpy.asarray(variable) for its value, or save it "
+        "with dl.train.Checkpoint."
+    )
 
     def __new__(
         cls, *args: Any, per_worker_variable: bool | None = None, **kwargs: Any
     ) -> Variable:
         """Makes one variable for all replicas, through the creators that are in scope."""
-        _refuse_arguments_of_tensorflow(kwargs)
         try:
             given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
         except TypeError as error:
@@ -200,11 +185,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         on_read = synchronization is VariableSynchronization.ON_READ
         if not plain:
             require_kind_of(array.dtype, self.name, aggregation, on_read=on_read)
-        if on_read and trainable:
-            raise ArgumentValueError(
-                f"{self.name}: ON_READ copies differ, so that no gradient is that of the variable. "
-                "Leave trainable out, or use ON_WRITE."
-            )
         self.strategy = strategy
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
@@ -277,32 +257,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         server_traffic.note_read(self.storage)
         return self.storage.first()
 
-    def read_value(self) -> jax.Array:
-        """Returns `value()` (TensorFlow's other name for it)."""
-        return self.value()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute that is no verb, and no property of the variable.
-
-        `v.value = x` would assign nothing, and `v.dtype = x` convert nothing.
-        """
-        if name in _FIXED and "storage" in self.__dict__:
-            raise ArgumentTypeError(
-                f"The {name} of {self.name} was chosen when it was made, and can't be set to "
-                f"{shown(value)}. Make another variable with it."
-            )
-        own = getattr(type(self), name, None)
-        if callable(own) or isinstance(own, functools.cached_property):
-            raise ArgumentTypeError(
-                f"{name} is a verb of a distlab.Variable, so it can't be set to {shown(value)}. "
-                "Assign a value with variable.assign(value)."
-            )
-        super().__setattr__(name, value)
-
-    def numpy(self) -> np.ndarray:
-        """Waits for the value and returns it as a NumPy array."""
-        return self.__array__()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this variable for NumPy functions; waits for its value."""
         return copy_events.to_host(
@@ -316,64 +270,8 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
 
     # ---- assigning
 
-    def assign(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Assigns a new value and returns this variable.
-
-        Args:
-          value: An array-like of this variable's shape and dtype. Of a per-replica value each
-            copy is assigned its component.
-          use_locking: Ignored: an assignment is never half done.
-          name: Ignored; accepted for compatibility with TensorFlow.
-          read_value: False returns None, as in TensorFlow.
-
-        Raises:
-          ValueShapeError: The shape or dtype differs, or replicas assign values that the
-            variable's aggregation can't reduce, such as the SUM of one number for all.
-          ContextError: The call is inside another strategy's scope or `run`, or inside a
-            user's own `jax.jit`.
-
-        Example:
-          >>> import distlab as dl
-          >>> v = dl.Variable([1.0, 2.0])
-          >>> v.assign([5.0, 6.0]).numpy().tolist()
-          [5.0, 6.0]
-        """
-        del use_locking, name
-        return self._returned(self._update(value, "assign", lambda _, new: new), read_value)
-
-    def assign_add(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Adds to the value and returns this variable; takes and raises what `assign` does.
-
-        Example:
-          >>> import distlab as dl
-          >>> float(dl.Variable(1.0).assign_add(2.0))
-          3.0
-        """
-        del use_locking, name
-        return self._returned(self._update(value, "assign_add", jnp.add), read_value)
-
-    def assign_sub(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> Variable:
-        """Subtracts from the value and returns this variable; takes and raises what `assign` does.
-
-        Example:
-          >>> import distlab as dl
-          >>> float(dl.Variable(1.0).assign_sub(0.25))
-          0.75
-        """
-        del use_locking, name
-        return self._returned(self._update(value, "assign_sub", jnp.subtract), read_value)
-
-    def _returned(self, updated: Variable, read_value: bool) -> Variable:
-        return updated if read_value else cast(Variable, None)
-
     @interruptible
-    def _update(self, operand: Any, verb: str, combine: Combine) -> Variable:
+    def _update(self, operand: Any, verb: str) -> Variable:
         in_flight.require_not_forked()
         self.require_own_strategy(verb)
         frame = frames.current()
@@ -384,7 +282,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             if frame is None or (scopes.in_cross_replica_context() and not scopes.updating()):
                 replicas.require_own_copies(self, operand, verb)
             if frame is None and not isinstance(operand, Mirrored):
-                return self._update_copies(operand, verb, combine)
+                return self._update_copies(operand, verb)
             operand = operand.component(0) if frame is None else frame.own(operand)
         array = self.checked(operand, verb)
         if frame is None:
@@ -392,17 +290,15 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             if isinstance(operand, Variable) and operand.storage.same_layout(self.storage):
                 array = operand.storage.alive().astype(self.dtype)
                 self.storage.set_apart(apart=self.storage.apart or operand.storage.apart)
-                self._update_all(array, verb, combine)
+                self._update_all(array, verb)
             else:
                 each = replicas.value_of_each_copy(self, array, verb)
-                self._update_all(self.storage.layout.place(each), verb, combine)
+                self._update_all(self.storage.layout.place(each), verb)
             return self
-        self._update_own(frame, operand, array, verb, combine)
+        self._update_own(frame, operand, array, verb)
         return self
 
-    def _update_own(
-        self, frame: frames.Frame, operand: Any, array: jax.Array, verb: str, combine: Combine
-    ) -> None:
+    def _update_own(self, frame: frames.Frame, operand: Any, array: jax.Array, verb: str) -> None:
         """Assigns this replica's copy."""
         # Read before the replicas synchronize: the first to continue changes a shared copy.
         remote = isinstance(self.storage, RemoteStorage)
@@ -420,17 +316,17 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         with self.storage.changing:
             if reads and not shared:
                 old = frame.get(self)
-            frame.set(self, combine(old, array))
+            frame.set(self, COMBINE[verb](old, array))
 
-    def _update_copies(self, value: DistributedValues, verb: str, combine: Combine) -> Variable:
+    def _update_copies(self, value: DistributedValues, verb: str) -> Variable:
         """Assigns to each copy its component."""
         arrays = [self.checked(component, verb) for component in value.values]
         with in_flight.dispatching:
             for copy, array in zip(self.values, arrays, strict=True):
-                copy.update(array, verb, combine)
+                copy._update(array, verb)
         return self
 
-    def _update_all(self, placed: jax.Array, verb: str, combine: Combine) -> None:
+    def _update_all(self, placed: jax.Array, verb: str) -> None:
         """Assigns every copy from cross-replica context."""
         if isinstance(self.storage, RemoteStorage):
             self.storage.update(Operation(verb, (placed,)))
@@ -438,12 +334,13 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
             with self.storage.changing:
                 old = None if verb == "assign" else self.storage.alive()
-                self.storage.array = combine(old, placed)
+                self.storage.array = COMBINE[verb](old, placed)
             server_traffic.note_change(self.storage, placed)
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
         in_flight.require_not_forked()
-        verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
+        verb = f"scatter_{kind}"
+        combine = COMBINE[verb]
         self.require_own_strategy(verb)
         slices = scattering.require_slices(self.name, kind, slices)
         scattering.require_kind(
@@ -561,13 +458,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         """
         return self.storage.layout.server
 
-    def __copy__(self) -> Variable:
-        """Refuses, because the copy would be another name for the same storage."""
-        raise ArgumentTypeError(
-            f"copy.copy of {self!r} would share its storage, so that an assignment to one changed "
-            "both. Use copy.deepcopy for a new variable, or the variable itself."
-        )
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         """Returns a new variable of the same strategy with the same value, as TensorFlow does."""
         self.require_own_strategy("copy.deepcopy")
@@ -582,13 +472,6 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         memo[id(self)] = new
         _keep(new, next(_numbers))
         return new
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be pickled: its copies lie on devices of this process."""
-        raise ArgumentTypeError(
-            f"{self!r} can't be pickled: its copies lie on devices of this process. Write "
-            "pickle.dumps(numpy.asarray(variable)), or save it with dl.train.Checkpoint."
-        )
 
     def _repr_html_(self) -> str:
         """Returns HTML for notebooks: the device of each copy and its first numbers."""
@@ -618,16 +501,6 @@ def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwa
     if per_worker_variable:
         return strategy.make_on_workers(lambda: make(kwargs))
     return strategy.make_variable(make, kwargs)
-
-
-def _refuse_arguments_of_tensorflow(named: dict[str, Any]) -> None:
-    """Checks that no argument is one of `tf.Variable` that has no meaning here."""
-    for name in _OF_TENSORFLOW:
-        if named.get(name) is not None:
-            raise UnsupportedError(
-                f"Variable has no argument {name}, got {shown(named[name])}. {_OF_TENSORFLOW[name]}"
-            )
-        named.pop(name, None)
 
 
 def _require_name(name: Any) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +12,14 @@ from distlab.context import scopes
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import jax_internals
 from distlab.values import copy_events
-from distlab.values.operators import ArrayOperators
 from distlab.variables import frames, replicas, scattering
+from distlab.variables.operations import COMBINE
 from distlab.variables.protocol import StoredVariable
+from distlab.variables.verbs import VariableVerbs
 
 
 @final
-class VariableCopy(ArrayOperators, scattering.Scatters):
+class VariableCopy(VariableVerbs):
     """A copy of a variable, as `Variable.values` and `extended.update` provide it.
 
     An assignment changes this copy only.
@@ -52,7 +52,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
 
     @property
     def trainable(self) -> bool:
-        """Whether the variable is trainable."""
+        """True if the variable is trainable."""
         return self.variable.trainable
 
     def value(self) -> jax.Array:
@@ -63,45 +63,12 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         jax_internals.require_not_staged(f"A read of {self!r}")
         return self.variable.storage.copies()[self.number or 0]
 
-    def read_value(self) -> jax.Array:
-        """Returns `value()` (TensorFlow's other name for it)."""
-        return self.value()
-
-    def numpy(self) -> np.ndarray:
-        """Waits for the value and returns it as a NumPy array."""
-        return self.__array__()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this copy for NumPy functions; waits for its value."""
         strategy = self.variable.strategy.number
         return copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
 
-    def assign(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> VariableCopy:
-        """Assigns this copy and returns it; takes and raises what `Variable.assign` does."""
-        del use_locking, name
-        return self._returned(self.update(value, "assign", lambda _, new: new), read_value)
-
-    def assign_add(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> VariableCopy:
-        """Adds to this copy's value and returns the copy."""
-        del use_locking, name
-        return self._returned(self.update(value, "assign_add", jnp.add), read_value)
-
-    def assign_sub(
-        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
-    ) -> VariableCopy:
-        """Subtracts from this copy's value and returns the copy."""
-        del use_locking, name
-        return self._returned(self.update(value, "assign_sub", jnp.subtract), read_value)
-
-    def _returned(self, updated: VariableCopy, read_value: bool) -> VariableCopy:
-        return updated if read_value else cast(VariableCopy, None)
-
-    def update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> VariableCopy:
-        """Assigns this copy a combination of its value and an operand, and returns it."""
+    def _update(self, operand: Any, verb: str) -> VariableCopy:
         variable = self.variable
         variable.require_own_strategy(verb)
         array = variable.checked(operand, verb)
@@ -109,7 +76,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         if context is not None and context.strategy is variable.strategy:
             array = replicas.in_turn(variable, array, verb, get_replica_context())
         with variable.storage.changing:
-            self._write(combine(self.value(), self._beside(array)))
+            self._write(COMBINE[verb](self.value(), self._beside(array)))
         return self
 
     def _scatter(self, kind: str, slices: Any) -> VariableCopy:
@@ -118,7 +85,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         rows = scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
         with self.variable.storage.changing:
             values, indices = map(self._beside, rows)
-            self._write(scattering.COMBINE[kind](self.value(), indices, values))
+            self._write(COMBINE[f"scatter_{kind}"](self.value(), indices, values))
         return self
 
     def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> VariableCopy:

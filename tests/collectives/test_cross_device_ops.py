@@ -33,7 +33,7 @@ def _total(v: jax.Array) -> Any:
 
 
 @pytest.mark.parametrize(("ops", "algorithm", "collective"), ALGORITHMS)
-@pytest.mark.parametrize("replicas", [2, 3, 5, 8])
+@pytest.mark.parametrize("replicas", [3, 8])
 def test_the_chosen_algorithm_adds_up_and_is_recorded(
     ops: dl.CrossDeviceOps | None, algorithm: str, collective: str, replicas: int
 ) -> None:

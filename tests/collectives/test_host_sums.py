@@ -16,18 +16,17 @@ from tests.listening import listening
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "complex64"])
-@pytest.mark.parametrize("shape", [(), (5,), (0, 3), (300, 1000), (3_000_001,)])
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_arrays_are_added_one_after_another(dtype: str, shape: tuple[int, ...], count: int) -> None:
+def test_arrays_are_added_one_after_another(dtype: str) -> None:
     rng = np.random.default_rng(0)
-    arrays = [(rng.standard_normal(shape) * 1000).astype(dtype) for _ in range(count)]
-    before = [array.copy() for array in arrays]
-    expected = functools.reduce(np.add, before)
-    total = host_sum(arrays)
-    assert (total.shape, total.dtype) == (expected.shape, expected.dtype)
-    np.testing.assert_array_equal(total, expected)
-    for array, old in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(array, old)
+    for shape, count in (((), 5), ((5,), 1), ((0, 3), 2), ((300, 1000), 5), ((3_000_001,), 2)):
+        arrays = [(rng.standard_normal(shape) * 1000).astype(dtype) for _ in range(count)]
+        before = [array.copy() for array in arrays]
+        expected = functools.reduce(np.add, before)
+        total = host_sum(arrays)
+        assert (total.shape, total.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(total, expected)
+        for array, old in zip(arrays, before, strict=True):
+            np.testing.assert_array_equal(array, old)
 
 
 def test_jax_uses_the_memory_of_a_sum() -> None:
@@ -35,9 +34,8 @@ def test_jax_uses_the_memory_of_a_sum() -> None:
     assert total.ctypes.data % 64 == 0
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.int8, np.bool_])
-def test_dtypes_that_numpy_adds_slowly_or_otherwise_are_left_to_xla(dtype: type) -> None:
-    assert not can_sum(dtype)
+def test_dtypes_that_numpy_adds_slowly_or_otherwise_are_left_to_xla() -> None:
+    assert not any(map(can_sum, (jnp.bfloat16, np.float16, np.int8, np.bool_)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])

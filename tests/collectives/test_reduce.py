@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import ContextError, ReduceOpError, ValueShapeError
+from distlab.errors import ContextError, ValueShapeError
 from distlab.values.distributed import Mirrored, stack
 from tests.listening import listening
 
@@ -27,20 +27,6 @@ def _central() -> dl.experimental.CentralStorageStrategy:
 
 def _one_device() -> dl.OneDeviceStrategy:
     return dl.OneDeviceStrategy("CPU:1")
-
-
-def test_axis_none_combines_element_by_element() -> None:
-    s = _strategy()
-    x = stack([jnp.arange(4.0), jnp.arange(4.0) + 4], s.mesh)
-    np.testing.assert_array_equal(s.reduce("SUM", x, axis=None), [4, 6, 8, 10])
-    np.testing.assert_array_equal(s.reduce(dl.ReduceOp.MEAN, x, None), [2, 3, 4, 5])
-
-
-def test_an_axis_is_reduced_on_all_replicas_and_a_mean_counts_examples() -> None:
-    s = _strategy()
-    x = stack([jnp.arange(4.0), jnp.array([4.0, 5.0])], s.mesh)
-    assert float(s.reduce("SUM", x, axis=0)) == 15.0
-    assert float(s.reduce("MEAN", x, axis=0)) == 2.5
 
 
 @settings(max_examples=25, deadline=None)
@@ -63,23 +49,6 @@ def test_padding_is_never_counted_even_when_it_is_not_a_number() -> None:
     assert float(s.reduce("SUM", undefined, axis=0)) == 3.0
 
 
-def test_inner_and_negative_axes() -> None:
-    s = _strategy()
-    a, b = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32)
-    x = stack([a, b], s.mesh)
-    np.testing.assert_allclose(s.reduce("MEAN", x, axis=1), (a.sum(1) + b.sum(1)) / 6)
-    np.testing.assert_allclose(s.reduce("SUM", x, axis=-2), a.sum(0) + b.sum(0))
-
-
-def test_dtypes_are_kept_and_a_mean_of_integers_is_true_division() -> None:
-    s = _strategy()
-    x = stack([jnp.array([1, 2]), jnp.array([3, 5])], s.mesh)
-    assert s.reduce("SUM", x, axis=0).dtype == jnp.int32
-    assert float(s.reduce("MEAN", x, axis=0)) == 2.75
-    small = stack([jnp.ones(2, "float16")] * 2, s.mesh)
-    assert s.reduce("MEAN", small, axis=0).dtype == jnp.float16
-
-
 def test_nests_and_large_values() -> None:
     s = _strategy()
     large = stack([np.full(1 << 19, i, np.float32) for i in (1, 2)], s.mesh)
@@ -99,25 +68,11 @@ def test_values_that_are_the_same_everywhere() -> None:
     assert float(dl.OneDeviceStrategy("CPU:0").reduce("SUM", jnp.ones(2), axis=0)) == 2.0
 
 
-def test_shapes_that_differ_need_an_axis() -> None:
-    s = _strategy()
-    x = stack([jnp.ones(3), jnp.ones(2)], s.mesh)
-    with pytest.raises(ValueShapeError, match=r"their shapes differ: \[3\], \[2\]. Use axis=0"):
-        s.reduce("SUM", x, axis=None)
-
-
 @pytest.mark.parametrize("axis", [1, -2, 1.5, "0", True])
 def test_an_axis_that_does_not_exist_is_refused(axis: object) -> None:
     s = _strategy()
     with pytest.raises(ValueShapeError, match="axis"):
         s.reduce("SUM", stack([jnp.ones(3)] * 2, s.mesh), axis=axis)
-
-
-@pytest.mark.parametrize("op", ["max", "product", 3, None])
-def test_an_unknown_op_is_refused(op: str) -> None:
-    s = _strategy()
-    with pytest.raises(ReduceOpError, match=r"ReduceOp\.SUM or ReduceOp\.MEAN"):
-        s.reduce(op, stack([jnp.ones(3)] * 2, s.mesh), axis=None)
 
 
 def test_a_reduction_is_an_event() -> None:

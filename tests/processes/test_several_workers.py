@@ -62,7 +62,7 @@ mixed = strategy.experimental_distribute_values_from_function(
 )
 try:
     strategy.reduce("SUM", mixed, axis=None)
-except dl.errors.StructureError as error:
+except dl.errors.ValueShapeError as error:
     show("rank", str(error))
 with strategy.scope():
     try:
@@ -140,7 +140,7 @@ def test_components_may_differ_in_length_between_workers(outcomes: list[Outcome]
 
 def test_what_does_not_fit_the_other_workers_is_told(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
-        assert "one dtype and one number of dimensions" in outcome.shown["rank"]
+        assert "shapes differ: [2, 2], [2]" in outcome.shown["rank"]
     assert outcomes[0].shown["variable"] is None
     assert "worker 1 makes" in outcomes[1].shown["variable"]
 

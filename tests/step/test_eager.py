@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -310,10 +308,10 @@ def test_a_context_kept_after_its_run_is_refused() -> None:
 
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
-def test_a_replica_that_waits_for_a_lock_of_another_one_is_told_of(
+def test_a_replica_that_waits_for_anothers_lock_is_reported(
     kind: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.2, 0.2, 0.01))
+    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.3)
     lock = kind()
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
@@ -324,34 +322,9 @@ def test_a_replica_that_waits_for_a_lock_of_another_one_is_told_of(
     line = step.__code__.co_firstlineno + 1
     with pytest.raises(RuntimeWarning) as caught:  # as an error, which ends the step
         strategy.run(step, (1.0,))
-    assert f"Replica 1 has been at test_eager.py:{line} for 0.2 s" in str(caught.value)
-    assert "replica 0 waits for it at all_reduce" in str(caught.value)
+    assert "Replica 0 has waited for 0.3 s at all_reduce SUM" in str(caught.value)
+    assert f"for replica 1, which is at test_eager.py:{line}" in str(caught.value)
     assert lock.acquire(timeout=10)
-
-
-def _count() -> None:
-    until = time.monotonic() + 1.0
-    while time.monotonic() < until:
-        pass
-
-
-def _hash() -> None:
-    hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 2_000_000)  # one instruction, a second
-
-
-@pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("compute", [_count, _hash])
-def test_a_replica_that_computes_for_long_is_not_told_of(
-    compute: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.05,) * 4)
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    def step() -> Any:
-        compute()
-        return dl.get_replica_context().all_reduce("SUM", jnp.float32(1.0))
-
-    assert strategy.run(step).values[1] == 2.0
 
 
 @pytest.mark.usefixtures("eagerly")

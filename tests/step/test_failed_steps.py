@@ -75,8 +75,7 @@ def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: 
     assert done.stdout.splitlines() == ["True", told, f"{returned} {counted}.0"], done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "reduce"])
-@pytest.mark.parametrize("seen", ["seen", "unseen"])
+@pytest.mark.parametrize(("verb", "seen"), [("run", "seen"), ("reduce", "unseen")])
 def test_of_a_step_that_assigned_no_variable_a_later_call_warns_and_goes_on(
     verb: str, seen: str
 ) -> None:

@@ -67,8 +67,10 @@ def test_replicas_may_have_different_shapes_of_them() -> None:
     assert numbers(strategy, strategy.run(total, args=(rows,))) == [6.0, 6.0]
 
 
-@pytest.mark.parametrize("synchronization", ["ON_WRITE", "ON_READ"])
-@pytest.mark.parametrize(("aggregation", "total"), [("SUM", 4.0), ("ONLY_FIRST_REPLICA", 2.0)])
+@pytest.mark.parametrize(
+    ("synchronization", "aggregation", "total"),
+    [("ON_WRITE", "SUM", 4.0), ("ON_READ", "ONLY_FIRST_REPLICA", 2.0)],
+)
 def test_variables_hold_them(synchronization: str, aggregation: str, total: float) -> None:
     strategy = strategies()[0]
     with strategy.scope():

@@ -29,6 +29,26 @@ def _local(strategy: dl.Strategy, value: object) -> list[np.ndarray]:
     return [np.asarray(v) for v in strategy.experimental_local_results(value)]
 
 
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_components_may_differ_in_rank_and_be_empty(eagerly: bool) -> None:
+    s, parts = _strategy(), [np.ones((1, 2)), np.full((2, 2), 3.0), np.zeros(0)]
+    x = s.experimental_distribute_values_from_function(
+        lambda c: parts[c.replica_id_in_sync_group].astype(np.float32)
+    )
+    dl.run_functions_eagerly(eagerly)
+    try:
+        doubled, total = s.run(
+            lambda v: (v * 2, dl.get_replica_context().all_reduce("SUM", v.sum())), args=(x,)
+        )
+    finally:
+        dl.run_functions_eagerly(False)
+    for component, part in zip(_local(s, doubled), parts, strict=True):
+        np.testing.assert_array_equal(component, part * 2)
+    assert [float(t) for t in total.values] == [14.0] * REPLICAS
+    with pytest.raises(ValueShapeError, match=r"their shapes differ: \[1, 2\], \[2, 2\], \[0\]"):
+        s.reduce("SUM", doubled, axis=None)
+
+
 @settings(max_examples=12, deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
 def test_without_collectives_each_replica_computes_on_its_own_rows(sizes: list[int]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from distlab.devices.pieces import pieces
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import Mirrored, PerReplica
+from distlab.values.padding import place_of
 
 
 def rows_of(value: PerReplica | Mirrored) -> dict[int, np.ndarray]:
@@ -26,7 +27,7 @@ def rows_of(value: PerReplica | Mirrored) -> dict[int, np.ndarray]:
     }
     if value.shapes is None:
         return rows
-    return {i: row[tuple(map(slice, value.shapes[i]))] for i, row in rows.items()}
+    return {i: row[place_of(value.shapes[i], row.ndim)] for i, row in rows.items()}
 
 
 def joined(value: Any, strategy: Strategy) -> Any:

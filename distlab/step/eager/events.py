@@ -27,7 +27,7 @@ _MOST_COMPARED: Final = 8
 
 
 def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
-    """Returns what watches the eager steps of a function; where it is new, one that is told."""
+    """Returns the watch of a function's eager steps, a new one for a new function."""
     key = function_name(fn), function_source(fn)
     known = place.eager_programs.get(key)
     if known is None:

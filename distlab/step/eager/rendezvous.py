@@ -6,26 +6,24 @@ order, a debugger shows one thread at work, and nothing can deadlock.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import Any, Final, NamedTuple, final
 
 from distlab.devices.jax_internals import copied_context
-from distlab.errors import ContextError
+from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import ContextError, WorkerError
+from distlab.processes import group
 from distlab.user_code import line_of, warn
 
-_LOOKS_SECONDS: Final = (15.0, 15.0, *[0.05] * 10)
-"""When to look again whether a replica stands still; a loop may be at one instruction twice."""
-
-_STILL_SHARE: Final = 0.01
-"""Above this share of a core a replica computes, though each look finds it at one instruction."""
+_PATIENCE_SECONDS: Final = 30.0
+"""A replica that has not come to a rendezvous by then is reported, once."""
 
 _NO_MORE: Final = "interpreter shutdown"
-"""What Python says of a thread that is started while the interpreter ends."""
+"""Python's message for a thread that is started while the interpreter ends."""
 
 
 class Rendezvous(NamedTuple):
@@ -40,22 +38,6 @@ class Rendezvous(NamedTuple):
     verb: str
     value: Any
     combine: Callable[[list[Any]], Sequence[Any]]
-
-
-class _Look(NamedTuple):
-    """What a replica's thread does at one moment.
-
-    Attributes:
-      time: The moment, in seconds of the monotonic clock.
-      computed: The seconds for which it has computed; 0 where the system does not tell.
-      frame: The frame that it executes; None when it has ended.
-      instruction: The offset of the frame's instruction, in bytes.
-    """
-
-    time: float
-    computed: float
-    frame: FrameType | None
-    instruction: int
 
 
 @final
@@ -81,7 +63,6 @@ class ReplicaThread:
         self._body = body
         self._error: BaseException | None = None
         self._ended = self._unwinding = False
-        self._clock: int | None = None
         # Queues of C code: an interrupt inside of Python's semaphores would leave their locks held.
         self._go: SimpleQueue[None] = SimpleQueue()
         self._paused: SimpleQueue[None] = SimpleQueue()
@@ -105,38 +86,25 @@ class ReplicaThread:
             raise self._error
 
     def _await_pause(self, waiting: ReplicaThread | None) -> None:
-        """Waits until the replica pauses, and warns once if it stands still while another waits."""
+        """Waits until the replica pauses, and warns once if it takes long while another waits."""
         if waiting is not None:
-            looks: list[_Look] = []
-            for wait in _LOOKS_SECONDS:
-                try:
-                    self._paused.get(timeout=wait)
-                except Empty:
-                    looks.append(self._look())
-                else:
-                    return
-            if _stands_still(looks):
-                self._warn_that_it_stands_still(looks[-1], waiting)
+            try:
+                self._paused.get(timeout=_PATIENCE_SECONDS)
+            except Empty:
+                self._warn_of(waiting)
+            else:
+                return
         self._paused.get()
 
-    def _look(self) -> _Look:
-        """Returns what the replica's thread does now."""
-        now = time.monotonic()
+    def _warn_of(self, waiting: ReplicaThread) -> None:
         frame = sys._current_frames().get(self._thread.ident or 0)
-        try:
-            computed = 0.0 if self._clock is None else time.clock_gettime(self._clock)
-        except OSError:  # it ends just now
-            frame, computed = None, 0.0
-        return _Look(now, computed, frame, frame.f_lasti if frame else 0)
-
-    def _warn_that_it_stands_still(self, look: _Look, waiting: ReplicaThread) -> None:
-        assert look.frame is not None
-        assert waiting.rendezvous is not None
+        if frame is None or waiting.rendezvous is None:
+            return
         warn(
-            f"Replica {self.number} has been at {line_of(look.frame)} for {_LOOKS_SECONDS[1]:g} s, "
-            f"and replica {waiting.number} waits for it at {waiting.rendezvous.verb}. Replicas "
-            "that run eagerly take turns: where that line waits for a lock that another replica "
-            "holds, none goes on. Release locks before collectives and merge_calls.",
+            f"Replica {waiting.number} has waited for {_PATIENCE_SECONDS:g} s at "
+            f"{waiting.rendezvous.verb} for replica {self.number}, which is at {line_of(frame)}. "
+            "Replicas that run eagerly take turns: release locks before collectives and "
+            "merge_calls, or the replica that needs one never goes on.",
             RuntimeWarning,
         )
 
@@ -167,7 +135,7 @@ class ReplicaThread:
         return self.outcome
 
     def _leave(self) -> None:
-        """Tells the thread to end at its next rendezvous, or before it begins."""
+        """Asks the thread to end at its next rendezvous, or before it begins."""
         self._unwinding = True
         self._go.put(None)
 
@@ -177,7 +145,6 @@ class ReplicaThread:
             self._thread.join()
 
     def _run(self) -> None:
-        self._clock = _clock_of_this_thread()
         self._go.get()
         try:
             if not self._unwinding:
@@ -194,7 +161,7 @@ class ReplicaThread:
 def unwind(replicas: Sequence[ReplicaThread]) -> None:
     """Ends the replicas' threads, and waits for those that run.
 
-    Another interrupt ends the wait. All threads were told by then, so none is left over.
+    Another interrupt ends the wait. All threads were released by then, so none is left over.
     """
     for replica in replicas:
         replica._leave()
@@ -230,19 +197,47 @@ def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], 
             replica.outcome = outcome
 
 
-def _clock_of_this_thread() -> int | None:
-    """Returns the clock of the processor time that the calling thread uses, where there is one."""
-    if sys.platform in {"darwin", "win32"}:
-        return None
-    return time.pthread_getcpuclockid(threading.get_ident())
-
-
-def _stands_still(looks: Sequence[_Look]) -> bool:
-    first, last = looks[0], looks[-1]
-    computes = last.computed - first.computed > _STILL_SHARE * (last.time - first.time)
-    places = {(look.frame, look.instruction) for look in looks}
-    return first.frame is not None and len(places) == 1 and not computes
-
-
 class _UnwindError(BaseException):
     """Unwinds a replica's thread after an error in another replica."""
+
+
+@final
+class ProcessMeeting:
+    """Compares the rendezvous of all processes before they combine values.
+
+    Args:
+      mesh: The replicas' devices. Where they are all of this process, nothing is exchanged.
+    """
+
+    def __init__(self, mesh: ReplicaMesh) -> None:
+        self._processes = group.current() if mesh.shared else None
+        self._over = self._processes is None
+
+    def meet(self, verb: str | None) -> None:
+        """Waits until the replicas of all processes are at the same rendezvous."""
+        processes = self._processes
+        if processes is None:
+            return
+        self._over = True  # the others have this process's text, whatever happens here
+        received = [json.loads(t) for t in processes.exchange("eager", json.dumps([verb, None]))]
+        for worker, (_, failure) in zip(processes.workers, received, strict=True):
+            if failure is not None:
+                raise WorkerError(worker.name, worker.host, failure)
+        verbs = {
+            worker.name: theirs
+            for worker, (theirs, _) in zip(processes.workers, received, strict=True)
+        }
+        if len(set(verbs.values())) > 1:
+            raise ContextError(
+                "All replicas must call the same collectives and merge_calls in the same order, "
+                f"but the workers are at {verbs} (None: they have returned). Call them on every "
+                "worker, not under an `if` that only some enter."
+            )
+        self._over = verb is None
+
+    def failed(self, error: BaseException) -> None:
+        """Reports to the others that the function raised here, unless they know."""
+        if self._processes is not None and not self._over:
+            self._over = True
+            text = f"{type(error).__name__}: {error}"
+            self._processes.tell("eager", json.dumps([None, text]))

@@ -33,8 +33,13 @@ from distlab.processes import group
 from distlab.step.arguments import in_place
 from distlab.step.arguments.explained import explain_eager
 from distlab.step.eager import axis as eager_axis
-from distlab.step.eager.processes import ProcessMeeting
-from distlab.step.eager.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
+from distlab.step.eager.rendezvous import (
+    ProcessMeeting,
+    Rendezvous,
+    ReplicaThread,
+    run_in_turn,
+    unwind,
+)
 from distlab.step.functions.arrays import explain_devices, require_references
 from distlab.step.functions.state import captured_state
 from distlab.step.programs.results import regroup, select, to_device

@@ -1,7 +1,7 @@
-"""Which values of a replica function may differ between replicas, and where that is refused.
+"""Values of a replica function that may differ between replicas.
 
 Where a branch or loop depends on a value that differs between replicas, some of
-them may skip a collective for which the others wait for ever (on CPU devices
+them may skip a collective for which the others wait without end (on CPU devices
 XLA aborts the process after 40 s). And a result that is declared to be the same on
 all replicas must be so. So each value of a replica function is analysed: it may
 differ between replicas, because of some of the function's inputs, or is uniform.
@@ -149,6 +149,6 @@ def _require_no_collective(jaxpr: Any, where: str) -> None:
     raise StructureError(
         f"All replicas must reach every collective, but {collective} is inside {where}, which "
         "depends on a value that may differ between replicas: those that skip it would leave the "
-        "others waiting for ever. Call the collective outside, on the result, or branch on a "
+        "others waiting without end. Call the collective outside, on the result, or branch on a "
         "value that is the same on all replicas, such as the result of an all_reduce."
     )

@@ -1,4 +1,4 @@
-"""What becomes of a value in a replica function: a walk over its jaxpr."""
+"""Walks over a replica function's jaxpr that follow marks on its values."""
 
 from __future__ import annotations
 

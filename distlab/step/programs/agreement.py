@@ -1,4 +1,4 @@
-"""What the replicas of a step provably hold alike: results declared `Mirrored`, and variables.
+"""Proofs that replicas hold the same: results declared `Mirrored`, and variables.
 
 A replica function declares a result by returning it as `Mirrored`. That is proved from the
 function's trace, so it costs nothing when the step runs: the result comes of all-reduces and
@@ -30,7 +30,7 @@ _REPLICATED: Final = (
 
 @final
 class Agreement:
-    """Which outputs of a step are the same on all replicas, and on which variables that relies.
+    """The outputs of a step that are the same on all replicas, and the variables that it rests on.
 
     The copies of a mirrored variable are equal unless one was assigned alone, which its storage
     knows. So a proof that relies on variables is looked at again when that changes.

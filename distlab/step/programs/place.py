@@ -1,4 +1,4 @@
-"""Where replicas run: their devices, their last batch and their programs."""
+"""The place where replicas run: their devices, last batches and programs."""
 
 from __future__ import annotations
 

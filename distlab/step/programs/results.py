@@ -18,19 +18,15 @@ from distlab.processes import group
 from distlab.step.arguments.names import Declared, declared
 from distlab.values.checks import declared_array, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack, stack_to
-from distlab.values.nests import require_nest, taken_apart
 from distlab.variables.variable import is_variable
 from distlab.variables.variable_copy import VariableCopy
 
 
 def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> Any:
     """Merges the replicas' nests into one nest."""
-    structures: list[Any] = []
-    for nest in nests:
-        with taken_apart(nest, "The result of fn"):
-            structures.append(jax.tree.structure(nest, is_leaf=_keep))
     if mesh.replicas == 1:
         return undeclared(nests[0])
+    structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
     for structure in structures:
         if structure != structures[0]:
             raise StructureError(
@@ -52,12 +48,7 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> A
 
 def undeclared(nest: Any) -> Any:
     """Returns the nest of a strategy's only replica, with plain arrays for `Mirrored` values."""
-    try:
-        require_nest(nest, "The result of fn")
-        declares = any(type(leaf) is Mirrored for leaf in jax.tree.leaves(nest, is_leaf=_keep))
-    except (TypeError, ValueError):  # it holds itself, or keys have no order: no nest for JAX
-        declares = False
-    if not declares:
+    if not any(type(leaf) is Mirrored for leaf in jax.tree.leaves(nest, is_leaf=_keep)):
         return nest  # the object itself
     return jax.tree.map(
         lambda leaf: declared_array(leaf, "result") if type(leaf) is Mirrored else leaf,
@@ -82,11 +73,7 @@ def own_arrays(nests: Iterable[Any]) -> list[Any]:
             known[id(leaf)] = leaf, copied
         return copied
 
-    made = []
-    for nest in nests:
-        with taken_apart(nest, "The result of fn"):
-            made.append(jax.tree.map(own, nest, is_leaf=_keep))
-    return made
+    return [jax.tree.map(own, nest, is_leaf=_keep) for nest in nests]
 
 
 def select(nest: Any, replica: int) -> Any:
@@ -134,10 +121,9 @@ def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bo
         return _mirrored(column, name, mesh)
     if isinstance(first, VariableCopy) and tuple(column) == first.variable.values:
         return first.variable
-    if all(map(is_array_like, column)) and (not wrap or all(map(_can_be_stacked, column))):
-        kinds = {(np.ndim(leaf), jax.numpy.result_type(leaf)) for leaf in column}
-        if len(kinds) == 1:
-            return stack(column, mesh)
+    arrays = all(map(is_array_like, column)) and (not wrap or all(map(_can_be_stacked, column)))
+    if arrays and len(set(map(jax.numpy.result_type, column))) == 1:
+        return stack(column, mesh)
     return PerReplica(_objects(column))
 
 
@@ -146,7 +132,7 @@ def _merge_with_others(
 ) -> list[Any]:
     """Merges the leaves of the local replicas' nests, where other processes have replicas, too.
 
-    All processes call it. They tell each other what they have at each leaf, because the shape
+    All processes call it. They exchange what they have at each leaf, because the shape
     of a global array depends on all of them.
     """
     processes = group.current()
@@ -159,14 +145,14 @@ def _merge_with_others(
             for column, name in zip(columns, names, strict=True)
         ],
     ]
-    told = [json.loads(text) for text in processes.exchange("results", json.dumps(own))]
-    for worker, (theirs, _) in zip(processes.workers, told, strict=True):
+    received = [json.loads(text) for text in processes.exchange("results", json.dumps(own))]
+    for worker, (theirs, _) in zip(processes.workers, received, strict=True):
         if theirs != labels:
             raise StructureError(
                 f"All workers must return the same structure, but {processes.worker.name} returns "
                 f"{labels} and {worker.name} returns {theirs}. Return the same components on each."
             )
-    of_all = zip(*(described for _, described in told), strict=True)
+    of_all = zip(*(described for _, described in received), strict=True)
     return [
         _merged_with_others(column, name, parts, mesh)
         for column, name, parts in zip(columns, names, of_all, strict=True)
@@ -188,7 +174,7 @@ def _described(
     arrays = all(map(is_array_like, column)) and not any(map(is_variable, column))
     if arrays and (not wrap or all(map(_can_be_stacked, column))):
         kinds = [(str(jax.numpy.result_type(leaf)), list(np.shape(leaf))) for leaf in column]
-        if len({(dtype, len(shape)) for dtype, shape in kinds}) == 1:
+        if len({dtype for dtype, _ in kinds}) == 1:
             described["arrays"] = kinds
     return described
 
@@ -210,7 +196,7 @@ def _merged_with_others(
         return first
     if all("arrays" in part for part in parts):
         kinds = [kind for part in parts for kind in part["arrays"]]
-        if len({(dtype, len(shape)) for dtype, shape in kinds}) == 1:
+        if len({dtype for dtype, _ in kinds}) == 1:
             shapes = tuple(tuple(shape) for _, shape in kinds)
             return stack_to([jax.numpy.asarray(leaf) for leaf in column], shapes, mesh)
     return PerReplica(_objects(column))

@@ -30,6 +30,7 @@ from distlab.step.ragged.stages import Group, InputSlice, Stages
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
+from distlab.values.padding import common_shape
 from distlab.values.plain_arrays import is_packed
 from distlab.values.stacks import remember
 from distlab.variables.variable import Variable
@@ -108,7 +109,7 @@ class SpmdFunction:
             _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
         ]
         self._shapes = [self._ragged_shapes(n) for n in range(self.traces[0].computed)]
-        # XLA does not divide arrays without elements, so their layout would not tell what they are.
+        # XLA does not divide arrays without elements, so their layout would not show what they are.
         self._empty = [n for n, _ in enumerate(self._shapes) if 0 in self._out[n][0]]
         self._mapped = jax.shard_map(
             self._on_replica,
@@ -267,7 +268,7 @@ def _is_array(atom: Any) -> bool:
 
 
 def _may_wait(jaxpr: Any) -> bool:
-    """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not tell."""
+    """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not show."""
     return jaxprs.collective_in(jaxpr) is not None or jaxprs.reaches_out(jaxpr)
 
 
@@ -391,11 +392,10 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
                 f"{[v.name for v in other.written]}. Assign them on every replica."
             )
         for mine, theirs in zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True):
-            if mine.dtype != theirs.dtype or len(mine.shape) != len(theirs.shape):
+            if mine.dtype != theirs.dtype:
                 raise StructureError(
-                    "Each result must have one dtype and one number of dimensions on all "
-                    f"replicas, got {mine.str_short()} and {theirs.str_short()}. Convert the "
-                    "result on every replica."
+                    "Each result must have one dtype on all replicas, got "
+                    f"{mine.str_short()} and {theirs.str_short()}. Convert it on every replica."
                 )
 
 
@@ -429,8 +429,7 @@ def _out_shapes(local: LocalTrace) -> list[Shape]:
 
 def _padded_shape(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]:
     """Returns the shape that all groups' shapes fit in, and the shapes when they differ."""
-    largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
-    return largest, None if len(set(shapes)) == 1 else shapes
+    return common_shape(shapes), None if len(set(shapes)) == 1 else shapes
 
 
 def _partition(variable: Variable) -> Partition:

@@ -22,7 +22,7 @@ from distlab.values.distributed import Shape
 from distlab.values.padding import padded
 
 SlotKey: TypeAlias = tuple[Any, ...]
-"""What a value between programs is: `("input", position)`, `("output", position)`,
+"""The key of a value between programs: `("input", position)`, `("output", position)`,
 `("handed", number)`, `("common", variable)` or `("own", group, variable)`."""
 
 Compute: TypeAlias = Callable[[dict[SlotKey, Any]], dict[SlotKey, jax.Array]]
@@ -149,7 +149,7 @@ class _Planner:
                 self._add_common(number)
 
     def _has_part(self, group: int) -> bool:
-        """Returns whether a part tells when the group's replicas are done."""
+        """Returns whether a part shows when the group's replicas are done."""
         first = self._stages.groups[group].replicas[0]
         return any(first in part.replicas for part in self._parts)
 

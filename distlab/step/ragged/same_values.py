@@ -1,4 +1,4 @@
-"""Which values of several groups' jaxprs are the same function of the same inputs."""
+"""Values of several groups' jaxprs that are the same function of the same inputs."""
 
 from __future__ import annotations
 

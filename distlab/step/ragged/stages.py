@@ -20,6 +20,7 @@ from distlab.step.functions.arrays import constant
 from distlab.step.jaxprs import operations as jaxprs
 from distlab.step.jaxprs.flat import bind
 from distlab.values.distributed import Shape
+from distlab.values.padding import place_of
 
 Atom: TypeAlias = Any
 """A variable of a jaxpr, or a literal."""
@@ -61,7 +62,7 @@ class Group(NamedTuple):
             if source is not None and inputs[source.position] is not None:
                 value = inputs[source.position]
                 same = value.shape == source.shape
-                values[var] = value if same else value[tuple(slice(n) for n in source.shape)]
+                values[var] = value if same else value[place_of(source.shape, value.ndim)]
         return values
 
 
@@ -85,7 +86,7 @@ class CommonEquation(NamedTuple):
 
 @dataclass
 class OwnStage:
-    """What each group computes before a common stage, or at the end.
+    """The computations of each group before a common stage, or at the end.
 
     Attributes:
       equations: The equations of each group.
@@ -103,7 +104,7 @@ class OwnStage:
 
 @dataclass
 class CommonStage:
-    """What all replicas compute together, collectives above all.
+    """The computations of all replicas together, collectives above all.
 
     Attributes:
       equations: The equations.

@@ -54,7 +54,7 @@ def evaluate(
 
 
 class _Known(NamedTuple):
-    """What a branch of a switch knows.
+    """The values that a branch of a switch receives.
 
     Attributes:
       inputs: The replica's variables and arguments, in the largest group's shape.

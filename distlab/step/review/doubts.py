@@ -1,7 +1,7 @@
-"""What the trace of a replica function shows that is right in few programs.
+"""Findings in the trace of a replica function that are right in few programs.
 
 All of it follows from the trace, once for each program, and only where somebody records.
-`distlab.advice` decides what to tell.
+`distlab.advice` decides what to report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from distlab.variables.variable import Variable
 
 
 class Found(NamedTuple):
-    """What the traces of a function show.
+    """The findings in the traces of a function.
 
     Attributes:
       doubts: The doubts.

@@ -28,7 +28,7 @@ _LOOK_EVERY: Final = 64
 _MOST_RESULTS: Final = 4
 _MOST_NUMBERS: Final = 16
 _FEWEST: Final = 3
-"""Steps in a row that are told; a replica without examples has no mean now and then."""
+"""Consecutive bad steps before reporting; a replica without examples has no mean."""
 
 _living: weakref.WeakSet[LastResults] = weakref.WeakSet()
 
@@ -54,7 +54,7 @@ def watched(program: Program, strategy: int) -> LastResults | None:
 
 
 def look_at_all(first_step: int) -> None:
-    """Looks at what was kept in a recording, so that events tell what began in its last steps."""
+    """Looks at what was kept in a recording, so that events have what began in its last steps."""
     for results in list(_living):
         if results.ran_since(first_step):
             results.look()

@@ -18,7 +18,7 @@ _CLOSE: Final = 1e-4
 
 
 class Mark(NamedTuple):
-    """What is known of a value.
+    """The known facts of a value.
 
     Attributes:
       kind: `"number"`, a known one; `"mean"`, from the gradient of a replica's mean; `"sum"` or
@@ -80,7 +80,7 @@ class Means(Flow[Mark]):
         return [strongest] * len(outputs)
 
     def _is_weight(self, factor: float | None) -> bool:
-        """Whether a factor makes a replica's mean its part of a sum or mean over all examples.
+        """Returns whether a factor makes a replica's mean its part of one over all examples.
 
         That are the number of its examples, their share of the global batch, and one over the
         number of replicas.
@@ -131,7 +131,7 @@ class Means(Flow[Mark]):
         return []
 
     def _is_of_batch(self, count: int, equation: Any) -> bool:
-        """Whether so many numbers are those of a replica's batch.
+        """Returns whether so many numbers are those of a replica's batch.
 
         Where an example has a number for each replica, their mean and a sum that is divided by
         the global batch size are the same: there the user has called `mean`.
