@@ -22,7 +22,7 @@ from distlab.step.arguments.leaves import Leaf
 from distlab.step.programs.program import Program
 from distlab.step.review.causes import is_key
 from distlab.step.review.doubts import found_in
-from distlab.step.review.updates import State
+from distlab.step.review.updates import StatePart
 from distlab.text.shown import shown_text
 from distlab.values import stacks
 from distlab.variables.variable import Variable
@@ -152,7 +152,7 @@ class CopiesWatch:
         program: Program,
         strategy: int,
         variables: dict[str, Variable],
-        states: dict[str, State],
+        states: dict[str, StatePart],
     ) -> None:
         self._comparisons = Comparisons(program.number, strategy)
         self._calls = 0

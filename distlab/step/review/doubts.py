@@ -17,7 +17,7 @@ from distlab.step.review.loops import repeated_sums
 from distlab.step.review.means import Mark, Means
 from distlab.step.review.random import SharedRandomness
 from distlab.step.review.tables import SparseGradients
-from distlab.step.review.updates import State, matched, own_states, own_variables, same_work
+from distlab.step.review.updates import StatePart, matched, own_states, own_variables, same_work
 from distlab.variables.variable import Variable
 
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
     doubts: list[Doubt]
     variables: dict[str, Variable]
-    states: dict[str, State]
+    states: dict[str, StatePart]
     alike: list[int]
 
 

@@ -30,7 +30,7 @@ from distlab.step.review.causes import (
 from distlab.variables.variable import Variable
 
 
-class State(NamedTuple):
+class StatePart(NamedTuple):
     """A part of a functional state.
 
     Attributes:
@@ -59,7 +59,7 @@ def own_variables(causes: CausesOf) -> Iterator[tuple[Variable, Doubt]]:
             yield variable, _own_updates(causes, f"variable {variable.name}", own, out)
 
 
-def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
+def own_states(causes: CausesOf) -> Iterator[tuple[StatePart, Doubt]]:
     """Yields the parts of a functional state that each replica updates by itself."""
     states = matched(causes)
     arguments = {state.argument for state in states}
@@ -93,7 +93,7 @@ def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
             )
 
 
-def matched(causes: CausesOf) -> list[State]:
+def matched(causes: CausesOf) -> list[StatePart]:
     """Returns the parts of a state: arguments with a result of the same shape, in order.
 
     Whether the loop passes the result back is seen when it does.
@@ -109,7 +109,7 @@ def matched(causes: CausesOf) -> list[State]:
         same = results.get((shape, leaf.dtype))
         equal = leaf.role == "split" and not causes.own(why)
         if same and equal and is_inexact(leaf.dtype):
-            found.append(State(position, same.pop(0)))
+            found.append(StatePart(position, same.pop(0)))
     return found
 
 
@@ -150,7 +150,7 @@ def _own_updates(causes: CausesOf, subject: str, own: Causes, out: Any) -> Doubt
     )
 
 
-def _has_effect(causes: CausesOf, state: State) -> bool:
+def _has_effect(causes: CausesOf, state: StatePart) -> bool:
     """Returns whether results other than its own new value depend on a part of a state."""
     bit = causes.of_leaf[state.argument]
     others = [why for n, why in enumerate(causes.of_outputs) if n != state.result]
@@ -204,7 +204,7 @@ def _named_parts(label: str) -> Iterator[str]:
         part = whole
 
 
-def _is_moved(causes: CausesOf, state: State) -> bool:
+def _is_moved(causes: CausesOf, state: StatePart) -> bool:
     """Returns whether the new value is the old one and a change, as optimizers make it."""
     local = causes.local
     jaxpr = local.jaxpr.jaxpr
