@@ -66,7 +66,7 @@ class ReplicaContext:
         """
         names = self.strategy.device_names
         replica = self.collectives.replica_id()
-        return (names[replica],) if isinstance(replica, int) and len(names) > 1 else names
+        return (names[replica],) if not isinstance(replica, jax.Array) and len(names) > 1 else names
 
     @property
     def replica_id_in_sync_group(self) -> Any:

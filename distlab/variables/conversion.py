@@ -56,18 +56,21 @@ def _require_kept(value: Any, dtype: Any, what: str) -> None:
     if not isinstance(value, bool | int | float | complex | list | tuple):
         return
     try:
-        given, kept = np.asarray(value), jnp.asarray(value, dtype)
+        given, kind = np.asarray(value), jnp.dtype(dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        return  # JAX says why below
-    if jnp.issubdtype(kept.dtype, jnp.inexact) and given.dtype.kind in "biuf":
-        changed = np.isfinite(given) & ~np.isfinite(np.asarray(kept, given.dtype))
+        return  # it holds something else, of which JAX decides
+    if given.dtype.kind not in "biufc" or jnp.issubdtype(kind, jnp.complexfloating):
+        return
+    with np.errstate(all="ignore"):
+        kept = given.real.astype(kind)
+    if jnp.issubdtype(kind, jnp.floating):  # they may be rounded
+        changed = (given.imag != 0) | (np.isfinite(given) & ~np.isfinite(kept))
     else:
-        changed = given != np.asarray(kept)
-    if np.any(changed):
+        changed = given != kept
+    if changed.any():
         raise ValueShapeError(
-            f"{what} needs numbers of {kept.dtype}, got {shown(value)}, which would become "
-            f"{shown(np.asarray(kept).tolist())}. Convert them, or use another dtype for the "
-            "variable."
+            f"{what} needs numbers of {kind}, got {shown(value)}, which would become "
+            f"{shown(kept.tolist())}. Convert them, or use another dtype for the variable."
         )
 
 

@@ -48,17 +48,17 @@ def assigned(
     if variable.aggregation is VariableAggregation.NONE:
         _require_copies(variable, verb, context)
         return array
-    number = isinstance(operand, int | float | complex | np.number)
-    if number and context.collectives.differ(operand):
+    python = type(operand) in {bool, int, float, complex}
+    number = python or isinstance(operand, np.number)
+    sums = variable.aggregation is VariableAggregation.SUM
+    if number and not (sums and python) and context.collectives.differ(operand):
         return aggregate(variable, array, context.collectives, verb)
-    if variable.aggregation is VariableAggregation.SUM and (
-        number or _is_mirrored(operand) or context.collectives.is_same(operand)
-    ):
+    if sums and (number or _is_mirrored(operand) or context.collectives.is_same(operand)):
         what = "a Python number" if number else "a value from outside of the replica function"
         raise ValueShapeError(
             f"{variable.name}.{verb}({shown(operand)}): {what} is the same on all "
-            "replicas, so its SUM is ambiguous. Pass a value that each replica computes, or use "
-            "aggregation MEAN."
+            "replicas, so its SUM is ambiguous. Pass an array that each replica computes, such as "
+            "jnp.asarray(number), or use aggregation MEAN."
         )
     if number:
         first = context.collectives.first

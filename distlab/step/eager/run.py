@@ -175,11 +175,11 @@ class EagerCollectives:
         self._undo = undo
 
     def replica_id(self) -> Any:
-        """Returns the replica's number as an int.
+        """Returns the replica's number as a NumPy scalar, which each replica has its own of.
 
         Inside `jax.jit` it is a tracer: JAX keeps one program for all replicas.
         """
-        return jax.lax.axis_index(AXIS) if being_staged() else self._replica.number
+        return jax.lax.axis_index(AXIS) if being_staged() else np.int32(self._replica.number)
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean. The gradient is the all-reduce of the gradients."""
