@@ -94,7 +94,7 @@ class CrossDeviceOps(ABC):
 
 @final
 class ReductionToOneDevice(CrossDeviceOps):
-    """Copies all values to one device, sums them there, and copies the sum back.
+    """Copies to one device, which sums the values, and copies of the sum back.
 
     Args:
       reduce_to_device: The device that sums; by default the first replica's.
@@ -196,7 +196,7 @@ class ReductionToOneDevice(CrossDeviceOps):
 
 @final
 class HierarchicalCopyAllReduce(CrossDeviceOps):
-    """Sums pairs of replicas, then pairs of pairs, and copies the sum back the same way.
+    """Sums of pairs of replicas, then of pairs of pairs, and copies back the same way.
 
     Args:
       num_packs: The number of parts in which a value is sent; 0 or 1 sends it whole.

@@ -11,7 +11,7 @@ _KEPT: Final = 256
 
 @final
 class LastBatches:
-    """Remembers one array of each of the last 256 batches without keeping it alive."""
+    """One array of each of the last 256 batches, which it does not keep alive."""
 
     def __init__(self) -> None:
         self._examples: dict[int, tuple[weakref.ref[Any], int]] = {}

@@ -16,7 +16,7 @@ _OF_ARRAYS = frozenset({"numpy", "tolist"})
 
 
 class NotAnArray:
-    """Refuses the operations of arrays and numbers, with an error that names the remedy."""
+    """Base class of values that are no arrays: their operations raise with the remedy."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ def _binary(operation: Callable[[Any, Any], Any]) -> tuple[_Binary, _Binary]:
 
 
 class ArrayOperators:
-    """Applies operators, `jnp` functions and NumPy functions to `value()`.
+    """Base class whose operators, and functions of JAX and NumPy, apply to `value()`.
 
     `==` compares with numbers and arrays element by element, as other operators do. With another
     object of this kind it is identity, so that variables can be found in lists and dictionaries.

@@ -19,7 +19,7 @@ _creators: ContextVar[tuple[Creator, ...]] = ContextVar("distlab_creators", defa
 
 @final
 class _Scope(contextlib.ContextDecorator):
-    """Adds a creator to this thread's; it may be entered again."""
+    """Context that adds a creator to this thread's; it may be entered again."""
 
     def __init__(self, creator: Creator) -> None:
         self._creator = creator

@@ -39,7 +39,7 @@ class Partitioner:
 
 @final
 class FixedShardsPartitioner(Partitioner):
-    """Divides each variable into the same number of parts, or one for each row if it has fewer.
+    """Partitioner into one number of parts, or one for each row if there are fewer.
 
     Args:
       num_shards: The number of parts.
@@ -65,7 +65,7 @@ class FixedShardsPartitioner(Partitioner):
 
 @final
 class MinSizePartitioner(Partitioner):
-    """Divides a variable into as many parts as have `min_shard_bytes`, up to `max_shards`.
+    """Partitioner into as many parts as have `min_shard_bytes`, up to `max_shards`.
 
     Args:
       min_shard_bytes: The least bytes of a part; 256 KiB by default.
@@ -103,7 +103,7 @@ class MinSizePartitioner(Partitioner):
 
 @final
 class MaxSizePartitioner(Partitioner):
-    """Divides a variable into as few parts as have at most `max_shard_bytes`.
+    """Partitioner into as few parts as have at most `max_shard_bytes`.
 
     Args:
       max_shard_bytes: The most bytes of a part; a single row may have more.

@@ -12,7 +12,7 @@ from distlab.variables.storage import giving
 
 @final
 class Undo:
-    """Assigns copies of variables, and puts back what was there before where the function fails."""
+    """Assignments of copies of variables that are put back where the function fails."""
 
     def __init__(self) -> None:
         self._before: dict[StoredVariable, jax.Array] = {}

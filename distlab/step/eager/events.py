@@ -38,7 +38,7 @@ def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
 
 @final
 class EagerWatch:
-    """Emits the steps of a function that runs eagerly, and compares the copies that it assigns.
+    """Events of a function that runs eagerly, and comparisons of the copies that it assigns.
 
     Args:
       strategy: The number of the strategy.

@@ -198,12 +198,12 @@ def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], 
 
 
 class _UnwindError(BaseException):
-    """Unwinds a replica's thread after an error in another replica."""
+    """Error that unwinds a replica's thread after one in another replica."""
 
 
 @final
 class ProcessMeeting:
-    """Compares the rendezvous of all processes before they combine values.
+    """The rendezvous of all processes, compared before they combine values.
 
     Args:
       mesh: The replicas' devices. Where they are all of this process, nothing is exchanged.

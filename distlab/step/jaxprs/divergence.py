@@ -52,7 +52,7 @@ def require_reached(operation: Any, inputs: Sequence[Causes]) -> None:
 
 @final
 class _Analysis:
-    """Follows the causes through a jaxpr."""
+    """A walk through a jaxpr with the causes of its values."""
 
     def __init__(self, trusted: Causes, observe: Observer | None) -> None:
         self._trusted = trusted

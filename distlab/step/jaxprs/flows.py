@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Flow(ABC, Generic[T]):
-    """Follows marks on values through a jaxpr and the functions that it calls.
+    """A walk through a jaxpr, and the functions that it calls, with marks on values.
 
     The bodies of loops and branches are walked by themselves: no mark goes in or out.
 

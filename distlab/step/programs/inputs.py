@@ -33,7 +33,7 @@ class NotWholeError(Exception):
 
 @final
 class ProgramInputs:
-    """Places the inputs of one program on the mesh.
+    """The inputs of one program, which it places on the mesh.
 
     Args:
       function: The function's name, for events.

@@ -128,7 +128,7 @@ def parts_of(
 
 @final
 class _Planner:
-    """Makes the parts of a step, and the slots between them."""
+    """Maker of the parts of a step, and the slots between them."""
 
     def __init__(
         self, stages: Stages, boundary: Boundary, mesh: ReplicaMesh, arrays: Sequence[Any]

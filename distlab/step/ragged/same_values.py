@@ -14,7 +14,7 @@ from distlab.values.distributed import Shape
 
 @final
 class SameValues:
-    """Numbers the values of all groups; equal numbers mean the same value on a replica.
+    """Numbers of the values of all groups; equal ones mean the same value on a replica.
 
     Args:
       groups: The groups of replicas, whose collectives correspond to each other.

@@ -88,7 +88,7 @@ def _are_equal(leaf: Leaf, array: Any) -> bool:
 
 @final
 class Comparisons:
-    """Compares copies, and reports what it finds.
+    """Comparisons of copies, and their reports.
 
     Args:
       program: The number of the program that assigns them.
@@ -135,7 +135,7 @@ class Comparisons:
 
 @final
 class CopiesWatch:
-    """Compares the copies of one program's states as its steps go on.
+    """Comparisons of the copies of one program's states as its steps go on.
 
     Args:
       program: The program.

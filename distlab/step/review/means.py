@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
 @final
 class Means(Flow[Mark]):
-    """Follows the gradients of means to the outputs.
+    """Flow of the gradients of means to the outputs.
 
     Args:
       causes: For each operation, by its `id`, why its operands may differ between replicas.

@@ -20,7 +20,7 @@ _FEWEST_NUMBERS: Final = 4
 
 @final
 class SharedRandomness(Flow[Any]):
-    """Finds where such numbers meet examples; a mark is the operation that drew them.
+    """Flow of such numbers to examples; a mark is the operation that drew them.
 
     Args:
       causes: For each operation, by its `id`, why its operands may differ between replicas.

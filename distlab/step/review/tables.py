@@ -49,7 +49,7 @@ class Combined(NamedTuple):
 
 @final
 class SparseGradients(Flow[Sparse]):
-    """Finds such gradients.
+    """Flow of such gradients.
 
     Args:
       causes: For each operation, by its `id`, the inputs that its operands follow from.
