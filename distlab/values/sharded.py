@@ -69,14 +69,13 @@ def as_distributed(value: Any, mesh: ReplicaMesh, what: str) -> Any:
     require_no_stack(value, what)
     if not isinstance(value, jax.Array) or not is_divided(value):
         return value
-    fault = _fault(value.sharding, value.shape, mesh)
-    if fault:
+    if not _is_over_replicas(value.sharding, value.shape, mesh):
         raise ShardingError(
-            f"{what}, {value.dtype}{list(value.shape)} on {_on(value.sharding)}, {fault}. "
-            "A divided array must have one part for each replica, along its first axis; an array "
-            "that every replica needs must be whole. Divide it with jax.device_put(array, "
-            "strategy.mesh.split), or copy it to each device with jax.device_put(array, "
-            "strategy.mesh.whole)."
+            f"{what}, {value.dtype}{list(value.shape)} on {_on(value.sharding)}, must have one "
+            f"part for each of the {mesh.replicas} replicas, in their order along its first axis; "
+            "an array that every replica needs must be whole. Divide it with "
+            "jax.device_put(array, strategy.mesh.split), or copy it to each device with "
+            "jax.device_put(array, strategy.mesh.whole)."
         )
     return Sharded(value)
 
@@ -88,25 +87,20 @@ def as_per_replica(value: Any, mesh: ReplicaMesh, what: str) -> Any:
 
 
 @functools.lru_cache(maxsize=512)
-def _fault(sharding: Any, shape: Shape, mesh: ReplicaMesh) -> str:
-    """Returns why a division does not give each replica a part; empty when it does."""
+def _is_over_replicas(sharding: Any, shape: Shape, mesh: ReplicaMesh) -> bool:
+    """Returns whether each replica has a part of its own, along the first axis alone."""
     indices = sharding.devices_indices_map(shape)
     if set(indices) != set(mesh.devices):
-        return f"lies on {len(indices)} devices that are not those of the {mesh.replicas} replicas"
-    ranges = {
-        device: tuple(s.indices(n)[:2] for s, n in zip(index, shape, strict=True))
-        for device, index in indices.items()
-    }
-    if len(set(ranges.values())) < mesh.replicas:
-        return "has the same part on several devices"
-    divided = [
-        axis for axis, n in enumerate(shape) if any(r[axis] != (0, n) for r in ranges.values())
-    ]
-    if divided != [0]:
-        return f"is divided along axis {', '.join(map(str, divided))}"
-    if sorted(mesh.devices, key=lambda d: ranges[d][0]) != list(mesh.devices):
-        return "has its parts on the replicas' devices in another order"
-    return ""
+        return False
+    starts = []
+    for device in mesh.devices:
+        (start, _), *others = (
+            s.indices(n)[:2] for s, n in zip(indices[device], shape, strict=True)
+        )
+        if others != [(0, n) for n in shape[1:]]:
+            return False
+        starts.append(start)
+    return starts == sorted(set(starts))
 
 
 def _on(sharding: Any) -> str:

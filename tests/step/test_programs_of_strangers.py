@@ -190,7 +190,7 @@ def test_a_batch_that_the_user_divided_trains_as_one_of_a_dataset() -> None:
     fsdp = jax.device_put(
         np.zeros((6, 8), np.float32), NamedSharding(mesh, PartitionSpec(None, "data"))
     )
-    with pytest.raises(ShardingError, match="divided along axis 1"):
+    with pytest.raises(ShardingError, match="in their order along its first axis"):
         strategy.run(lambda w, x: x @ w, args=(fsdp, DATA))
 
 
