@@ -90,22 +90,18 @@ def _in_parts(
 
 
 def _checked_counts(counts: Any, shape: tuple[int, ...]) -> list[int]:
-    """Returns what a partitioner returned, as whole numbers."""
-    if isinstance(counts, np.ndarray):
-        counts = counts.tolist()
-    numbers = isinstance(counts, list | tuple) and all(
-        isinstance(count, int | np.integer) and not isinstance(count, bool) for count in counts
-    )
-    if not numbers:
+    """Returns a partitioner's result as whole numbers."""
+    numbers = np.asarray(counts)
+    if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
         raise ArgumentTypeError(
             "variable_partitioner must return a list with the number of parts along each axis, got "
             f"{shown(counts)} for the shape {list(shape)}. Return for example "
             f"{[2] + [1] * (len(shape) - 1)}."
         )
-    if not counts or counts[0] < 1 or any(count != 1 for count in counts[1:]):
+    if numbers[0] < 1 or (numbers[1:] != 1).any():
         raise ArgumentValueError(
             "variable_partitioner must divide the first axis alone, into at least one part, got "
             f"{shown(counts)} for the shape {list(shape)}. Return for example "
             f"{[2] + [1] * (len(shape) - 1)}."
         )
-    return [int(count) for count in counts]
+    return [int(number) for number in numbers]
