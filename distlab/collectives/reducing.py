@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
+import weakref
 from typing import Any
 
 import jax
@@ -23,7 +24,6 @@ from distlab.devices.pieces import first_piece
 from distlab.errors import ValueShapeError
 from distlab.events import sink
 from distlab.text.shown import shown
-from distlab.values.array_numbers import number_of
 from distlab.values.checks import (
     as_numbers,
     require_alive,
@@ -51,6 +51,10 @@ Axes = tuple[int, ...]
 
 calls = itertools.count()
 """The numbers of calls that combine values, which events carry."""
+
+_array_numbers = itertools.count()
+_numbered: dict[int, tuple[weakref.ref[Any], int]] = {}
+"""Numbers by which events refer to arrays without keeping them alive, by `id`."""
 
 
 @interruptible
@@ -377,9 +381,25 @@ def report(
             bytes=stacked.nbytes // strategy.num_replicas_in_sync,
             dtype=str(stacked.dtype),
             participants=strategy.num_replicas_in_sync,
-            array=number_of(stacked),
+            array=_number_of(stacked),
             call=call,
             duration_ns=int(of_time * (time.monotonic_ns() - started)),
             source=user_code.calling_line() if source is None else source,
         )
     )
+
+
+def _number_of(array: Any) -> int:
+    """Returns an array's number in this process, which stays the same while the array lives."""
+    key = id(array)
+    known = _numbered.get(key)
+    if known is not None and known[0]() is array:
+        return known[1]
+    number = next(_array_numbers)
+
+    def forget(dead: weakref.ref[Any]) -> None:
+        if _numbered.get(key, (None,))[0] is dead:
+            del _numbered[key]
+
+    _numbered[key] = (weakref.ref(array, forget), number)
+    return number
