@@ -431,7 +431,7 @@ def _read_from(file: Path | IO[bytes], name: str) -> Exported:
 
 
 @final
-class _ReadingFrame:
+class _ReadingFrame(frames.Frame):
     """The variables of a function that is exported: their values become arrays of the program."""
 
     def get(self, variable: StoredVariable) -> jax.Array:
@@ -464,9 +464,8 @@ class _ReadingFrame:
         del number
         self.set(variable, value)
 
-    def own(self, value: DistributedValues) -> Any:
-        self.note_kept()
-        return value.component(0)
+    def _replica_id(self) -> int:
+        return 0
 
     def note_kept(self) -> None:
         kept_traces.note_held()
