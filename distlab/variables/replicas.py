@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
@@ -48,19 +47,17 @@ def assigned(
     if variable.aggregation is VariableAggregation.NONE:
         _require_copies(variable, verb, context)
         return array
-    python = type(operand) in {bool, int, float, complex}
-    number = python or isinstance(operand, np.number)
-    sums = variable.aggregation is VariableAggregation.SUM
-    if number and not (sums and python) and context.collectives.differ(operand):
-        return aggregate(variable, array, context.collectives, verb)
-    if sums and (number or _is_mirrored(operand) or context.collectives.is_same(operand)):
+    number = type(operand) in {bool, int, float, complex}
+    if variable.aggregation is VariableAggregation.SUM and (
+        number or _is_mirrored(operand) or context.collectives.is_same(operand)
+    ):
         what = "a Python number" if number else "a value from outside of the replica function"
         raise ValueShapeError(
             f"{variable.name}.{verb}({shown(operand)}): {what} is the same on all "
             "replicas, so its SUM is ambiguous. Pass an array that each replica computes, such as "
             "jnp.asarray(number), or use aggregation MEAN."
         )
-    if number:
+    if number and not context.collectives.differ(operand):
         first = context.collectives.first
         return first(array) if variable.storage.layout.one_copy else array
     return aggregate(variable, array, context.collectives, verb)

@@ -343,11 +343,11 @@ def test_eager_collectives_are_events() -> None:
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(("aggregation", "total"), [("MEAN", 2.0), ("ONLY_FIRST_REPLICA", 1.0)])
 def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: float) -> None:
-    """Each replica has its own Python number, such as its id; equal ones are taken as they are."""
+    """Equal ones are taken as they are."""
     s = _strategy()
     with s.scope():
         v = dl.Variable(1.0, aggregation=dl.VariableAggregation[aggregation])
-    s.run(lambda: v.assign_add(dl.get_replica_context().replica_id_in_sync_group))
+    s.run(lambda: v.assign_add(int(dl.get_replica_context().replica_id_in_sync_group)))
     assert _local(s, v) == [total] * 3
     s.run(lambda: v.assign(0.1))
     assert _local(s, v) == [np.float32(0.1)] * 3

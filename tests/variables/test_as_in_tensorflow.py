@@ -112,7 +112,7 @@ def test_assign_per_replica_val_in_cross_replica_context(s: dl.Strategy) -> None
     assert _copies(on_read) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("number", [2.0, 2, True, np.float32(2)])
+@pytest.mark.parametrize("number", [2.0, 2, True])
 @pytest.mark.parametrize("verb", ["assign", "assign_add", "assign_sub"])
 def test_a_number_under_sum_is_a_value_error(s: dl.Strategy, verb: str, number: Any) -> None:
     v = _variable(s, 10.0, aggregation=Aggregation.SUM)
