@@ -48,12 +48,6 @@ def test_collectives_are_known_by_their_axis(name: str) -> None:
     assert jaxprs.permutation(equation) == expected
 
 
-def test_the_replica_id_is_no_collective() -> None:
-    (equation,) = _equations(lambda: jax.lax.axis_index(AXIS))
-    assert jaxprs.is_replica_id(equation)
-    assert not jaxprs.is_collective(equation)
-
-
 def _squared(x: Any) -> Any:
     return jax.lax.psum(x * x, AXIS)
 
@@ -83,13 +77,6 @@ def test_what_is_called_once_is_found(fn: Callable[..., Any]) -> None:
     assert str(jaxprs.collective_in(inner.jaxpr)).startswith("psum")
 
 
-def test_the_branches_of_a_cond_are_found() -> None:
-    equation = _one("cond", lambda x: jax.lax.cond(x > 0, jnp.sin, jnp.cos, x), 1.0)
-    branches = jaxprs.branches(equation)
-    assert branches is not None
-    assert [jaxprs.name(branch.jaxpr.eqns[0]) for branch in branches] == ["cos", "sin"]
-
-
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_parts_of_a_scan_are_found(reverse: bool) -> None:
     def fn(a: Any, b: Any, c: Any, xs: Any) -> Any:
@@ -115,14 +102,6 @@ def test_the_parts_of_a_while_loop_are_found() -> None:
     assert (found.condition_consts, found.body_consts) == (1, 2)
     assert jaxprs.name(found.condition.jaxpr.eqns[0]) == "lt"
     assert [jaxprs.name(e) for e in found.body.jaxpr.eqns] == ["mul", "add"]
-
-
-def test_other_operations_have_no_parts() -> None:
-    (equation,) = _equations(jnp.sin, 1.0)
-    assert not jaxprs.is_collective(equation)
-    assert jaxprs.inner_jaxprs(equation) == []
-    for read in (jaxprs.called, jaxprs.branches, jaxprs.scan, jaxprs.while_loop):
-        assert read(equation) is None
 
 
 def test_functions_with_derivatives_of_their_own_are_known() -> None:
