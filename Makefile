@@ -39,7 +39,8 @@ check: $(DEV)  ## Run ruff, mypy's daemon and the quick tests (3 minutes on two 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/dmypy run -- distlab dashboard examples tests
-	@$(PYTEST) -m "not (process or browser or notebook or measured)" $(ARGS)
+	@JAX_COMPILATION_CACHE_DIR=build/programs JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+	  JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 $(PYTEST) --quick $(ARGS)
 
 test: lint browser  ## Run ruff, mypy and all tests, browser tests included
 	@$(PYTEST) --durations=50 --junitxml=build/tests.xml $(ARGS)

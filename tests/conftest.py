@@ -33,16 +33,27 @@ from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
 from tests import markers, recorded_by_workers  # noqa: E402
 
+WORK = markers.Work()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in markers.MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "run the tests without markers alone; one that takes too long fails"
+    parser.addoption("--quick", action="store_true", help=text)
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         markers.mark(item)
+    if config.option.quick:
+        marked = [item for item in items if markers.is_marked(item)]
+        config.hook.pytest_deselected(items=marked)
+        items[:] = [item for item in items if not markers.is_marked(item)]
     items.sort(key=lambda item: item.get_closest_marker("measured") is None)
 
 
@@ -57,9 +68,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    before = markers.used_seconds()
+    before = WORK.seconds()
     result = yield
-    item.user_properties.append(("cpu", markers.used_seconds() - before))
+    used = WORK.seconds() - before
+    item.user_properties.append(("processor_seconds", round(used, 3)))
+    if item.config.option.quick and used > markers.LIMIT_SECONDS:
+        pytest.fail(f"took {used:.1f} s of processor time: shorten it, or have it marked")
     return result
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+import jax
 import pytest
 
 MARKERS: Final = {
@@ -24,7 +25,9 @@ MARKERS: Final = {
     "measured": "compares times: nothing else runs meanwhile",
 }
 LIMIT_SECONDS: Final = 0.5
-"""The processor time of an unmarked test, without its fixtures."""
+"""The processor time of an unmarked test, without its fixtures and without XLA's compilations."""
+
+_COMPILATION: Final = "/jax/core/compile/backend_compile_duration"
 
 _PACKAGES: Final = {
     **dict.fromkeys(("subprocess", "multiprocessing", "distributed", "ipyparallel"), "process"),
@@ -94,9 +97,21 @@ def is_marked(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in MARKERS)
 
 
-def used_seconds() -> float:
-    """Returns the processor time of this process and of children that it has waited for."""
-    return sum(os.times()[:4])
+class Work:
+    """The processor time of this process and of children that it has waited for.
+
+    Compilations don't count: `make check` keeps them between runs.
+    """
+
+    def __init__(self) -> None:
+        self._compiled = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._note)
+
+    def _note(self, event: str, seconds: float, **_: object) -> None:
+        self._compiled += seconds if event == _COMPILATION else 0.0
+
+    def seconds(self) -> float:
+        return sum(os.times()[:4]) - self._compiled
 
 
 @contextmanager

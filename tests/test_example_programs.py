@@ -108,7 +108,7 @@ two_workers.main(2, sys.argv[1])
 """
 
 
-def test_a_killed_worker_is_restarted_and_training_goes_on_where_it_was(
+def test_a_killed_worker_is_restarted_and_training_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "examples"), *sys.path]))
@@ -125,7 +125,7 @@ def test_a_killed_worker_is_restarted_and_training_goes_on_where_it_was(
     assert _numbers("loss", "\n".join(line for line in run.lines if "worker-0" in line)) == wanted
 
 
-def test_workers_that_do_not_wait_learn_by_way_of_parameter_servers() -> None:
+def test_asynchronous_workers_learn_with_parameter_servers() -> None:
     printed = _printed("parameter_servers", "--epochs", "3")
     assert "table: (4, 64) on server 0\ntable: (3, 64) on server 1\n" in printed
     losses = _numbers("loss", printed)

@@ -320,7 +320,7 @@ def test_there_is_no_circle_of_files() -> None:
         pytest.fail(f"circle: {' -> '.join(error.args[1])}")
 
 
-def test_importing_distlab_loads_nothing_that_draws_and_no_tensorflow() -> None:
+def test_importing_distlab_loads_no_drawing_libraries() -> None:
     heavy = {"panel", "bokeh", "ipywidgets", "anywidget", "IPython", "sklearn", "tensorflow"}
     code = f"import sys, distlab; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run(

@@ -73,13 +73,13 @@ def test_a_python_in_an_odd_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert command()[0] == "/odd {name}/python"
 
 
-def test_the_page_is_asked_for_under_its_own_path_and_gets_time_to_start() -> None:
+def test_the_page_has_its_own_path_and_time_to_start() -> None:
     tile = demo_tile()
     assert tile["absolute_url"] is True
     assert tile["timeout"] >= 60
 
 
-def test_the_demo_takes_the_proxy_for_its_own_page_and_nobody_else() -> None:
+def test_the_demo_takes_the_proxy_for_its_own_page() -> None:
     headers = demo_tile()["request_headers_override"]
     assert {name: value.format(**FILLED_IN) for name, value in headers.items()} == {
         "Host": "127.0.0.1:5123",

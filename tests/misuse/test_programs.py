@@ -29,7 +29,7 @@ def test_misuse_gets_a_typed_error_and_does_no_harm(case: Misuse, tmp_path: Path
     world.require_unharmed()
 
 
-def test_every_error_is_one_of_distlabs_and_of_pythons_kind_as_in_tensorflow() -> None:
+def test_errors_are_of_distlabs_and_of_pythons_kinds() -> None:
     for case in PROGRAMS:
         assert issubclass(case.error, dl.errors.DistlabError)
         assert issubclass(case.error, ValueError | TypeError | RuntimeError | LookupError | OSError)

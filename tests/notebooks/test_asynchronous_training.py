@@ -59,7 +59,7 @@ def test_a_killed_worker_loses_no_step(executed: Any) -> None:
     assert killed != now
 
 
-def test_a_lost_server_is_told_and_its_variables_are_restored_on_another_cluster(
+def test_variables_of_a_lost_server_are_restored_elsewhere(
     executed: Any,
 ) -> None:
     assert re.search(r"is told: Parameter server 1 at \S+ is gone", text_of(executed, "server"))

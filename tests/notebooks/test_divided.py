@@ -135,7 +135,7 @@ def test_workers_see_each_example_once_in_equal_parts(executed: Any) -> None:
         assert mine == cut[worker::2]
 
 
-def test_a_size_that_does_not_come_out_even_is_refused_with_those_that_do(executed: Any) -> None:
+def test_a_size_that_does_not_divide_is_refused(executed: Any) -> None:
     said = text_of(executed, "context")
     assert "worker 1 of 2: 4 examples for each replica" in said
     assert "multiple of num_replicas_in_sync (4), got 18. Use 16 or 20;" in said

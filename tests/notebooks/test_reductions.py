@@ -128,7 +128,7 @@ def sources_of(document: Any) -> list[dict[str, Any]]:
     return here + [source for part in document.values() for source in sources_of(part)]
 
 
-def test_the_picture_has_the_times_of_the_table_and_fetches_nothing(executed: Any) -> None:
+def test_the_picture_has_the_times_of_the_table(executed: Any) -> None:
     found = re.search(r'srcdoc="([^"]+)"', html_of(executed, "picture"))
     assert found is not None
     page = unescape(found[1])

@@ -62,7 +62,7 @@ def test_the_notebook_is_told_which_worker_was_killed(executed: Any) -> None:
     assert text_of(executed, "lost").rstrip().endswith("worker 1 is lost)")
 
 
-def test_after_a_restart_they_go_on_from_the_backup_to_the_same_result(executed: Any) -> None:
+def test_after_a_restart_the_backup_gives_the_same_result(executed: Any) -> None:
     words = [line.split() for line in told(executed, "restart")]
     assert [line[:5] for line in words] == [
         [f"[worker-{worker}]", "steps", "20", "to", f"{STEPS},"] for worker in (0, 1)

@@ -97,7 +97,7 @@ def test_central_storage_is_on_one_device_and_sent_in_each_step(
     assert (device, size, numbers) == ("CPU:0", "262 kB", "3, 3, 3, 3, …")
 
 
-def test_parameter_servers_take_variables_in_turn_and_lose_no_update(executed: Any) -> None:
+def test_parameter_servers_lose_no_update(executed: Any) -> None:
     homes = re.findall(r"layer \d: 4,000 bytes on cpu:(\d)", text_of(executed, "server"))
     assert homes == ["2", "3", "2", "3"]
     said = text_of(executed, "coordinator")

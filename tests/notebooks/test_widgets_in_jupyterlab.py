@@ -105,7 +105,7 @@ def _events(folder: Path, kind: str) -> list[Any]:
         return list(run.events(kind))
 
 
-def test_buttons_work_while_a_cell_runs_and_for_a_background_function(seen: Seen, lab: Lab) -> None:
+def test_buttons_work_for_a_cell_and_a_background_function(seen: Seen, lab: Lab) -> None:
     page = seen.page
     seen.run(lab.write("buttons.ipynb", PROGRAM, "dl.watch();", "train()",
                        "handle = dl.background(train)"))  # fmt: skip
