@@ -52,7 +52,6 @@ from distlab.values.checks import (
 )
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
-from distlab.values.nests import require_nest, taken_apart
 from distlab.values.plain_arrays import refusal_of
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames, kept_traces
@@ -105,7 +104,6 @@ class Exported:
             a result does not depend on the number of examples, and there are none.
         """
         in_flight.require_not_forked()
-        require_nest(args, "args")
         positional, _ = jax.tree_util.treedef_children(self.program.in_tree)
         takes = len(jax.tree_util.treedef_children(positional)) - 1  # the first are the arrays
         if len(args) != takes:
@@ -338,12 +336,11 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
             if args:
                 _explain_count(fn, args, error)
             raise
-        with taken_apart(result, "The result of fn"):
-            return jax.tree_util.tree_map_with_path(
-                lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
-                result,
-                is_leaf=lambda leaf: isinstance(leaf, DistributedValues | Iterator),
-            )
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
+            result,
+            is_leaf=lambda leaf: isinstance(leaf, DistributedValues | Iterator),
+        )
 
     try:
         return jax.make_jaxpr(arrays_of, return_shape=True)(*abstract)
@@ -515,8 +512,7 @@ class _Symbols:
 
     def abstract(self, specs: Any) -> Any:
         one = TensorSpec | DistributedValues
-        with taken_apart(specs, "A spec"):
-            return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
+        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
 
     def _leaf(self, spec: Any) -> jax.ShapeDtypeStruct:
         if isinstance(spec, TensorSpec) and _is_numeric(spec.dtype):

@@ -23,7 +23,6 @@ from distlab.values.checks import (
 )
 from distlab.values.distributed import DistributedValues
 from distlab.values.indexed_slices import IndexedSlices, is_slices, require_rows
-from distlab.values.nests import require_nest, taken_apart
 from distlab.values.reduce_op import ReduceOp
 
 
@@ -118,8 +117,7 @@ class ReplicaContext:
         op = ReduceOp.of(reduce_op)
         require_options(options, "all_reduce")
         self._require_current("all_reduce")
-        with taken_apart(value, "The value of all_reduce"):
-            leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
+        leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
         arrays = [
             summable(as_numbers(leaf, "all_reduce"), op) for leaf in leaves if not is_slices(leaf)
         ]
@@ -173,8 +171,7 @@ class ReplicaContext:
         """
         require_options(options, "all_gather")
         self._require_current("all_gather")
-        with taken_apart(value, "The value of all_gather"):
-            leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
+        leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
         arrays = [as_numbers(leaf, "all_gather") for leaf in leaves]
         return jax.tree.unflatten(structure, self.collectives.all_gather(arrays, axis))
 
@@ -216,8 +213,6 @@ class ReplicaContext:
         self._require_current("merge_call")
         args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
         require_plain(merge_fn, "merge_call")
-        require_nest(args, "args")
-        require_nest(kwargs, "kwargs")
         _require_takes_strategy(merge_fn, args, kwargs)
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 

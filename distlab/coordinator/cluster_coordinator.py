@@ -28,7 +28,6 @@ from distlab.strategies.workers import current_worker
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
 from distlab.values.checks import checked_call, require_plain
-from distlab.values.nests import taken_apart
 from distlab.variables import server_traffic
 from distlab.variables.server_traffic import WorkerTraffic
 
@@ -180,8 +179,7 @@ class ClusterCoordinator(Uncopied):
         result = RemoteValue(self._queue.wait)
         put_at = time.monotonic()
         closure = Closure(fn, given, named, result, put_at=put_at)
-        with taken_apart(given, "args"), taken_apart(named, "kwargs"):
-            leaves = jax.tree.leaves((given, named))
+        leaves = jax.tree.leaves((given, named))
         if any(isinstance(leaf, RemoteValue) for leaf in leaves):
             raise ArgumentTypeError(
                 f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "
@@ -268,8 +266,7 @@ class ClusterCoordinator(Uncopied):
           >>> coordinator.fetch({"eight": coordinator.schedule(pow, (2, 3))})
           {'eight': 8}
         """
-        with taken_apart(val, "What fetch waits for"):
-            leaves, structure = jax.tree.flatten(val)
+        leaves, structure = jax.tree.flatten(val)
         return jax.tree.unflatten(
             structure,
             [leaf.fetch() if isinstance(leaf, RemoteValue) else leaf for leaf in leaves],

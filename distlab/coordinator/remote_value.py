@@ -12,7 +12,6 @@ import numpy as np
 from distlab.devices import jax_internals
 from distlab.errors import StructureError, ValueShapeError
 from distlab.uncopied import Uncopied
-from distlab.values.nests import taken_apart
 from distlab.values.not_an_array import NotAnArray
 
 
@@ -113,8 +112,7 @@ class RemoteValue(Uncopied, NotAnArray):
         self._require_ended()
         if self._load is not None:
             return self._load(True)
-        with taken_apart(self._value, "The result of the function"):
-            return jax.tree.map(_to_numpy, self._value)
+        return jax.tree.map(_to_numpy, self._value)
 
     def set(self, value: Any) -> None:
         """Sets the function's result."""

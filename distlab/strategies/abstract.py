@@ -44,7 +44,6 @@ from distlab.values.checks import (
 )
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
-from distlab.values.nests import taken_apart
 from distlab.values.operators import ArrayOperators
 from distlab.values.plain_arrays import unshared
 from distlab.values.reduce_op import ReduceOp
@@ -603,8 +602,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             components: tuple[Any, ...] = value.values
             return components
         structure: Any
-        with taken_apart(value, "The value"):
-            leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
+        leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
         if self.num_replicas_in_sync > 1:
             leaves = [as_distributed(leaf, self.mesh, "The value") for leaf in leaves]
         if value is None or (structure == jax.tree.structure(0) and leaves[0] is value):
@@ -656,9 +654,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         scopes.require_cross_replica("replicate", self)
         jax_internals.require_not_staged("replicate")
         in_flight.require_not_forked()
-        with taken_apart(tree, "The value to replicate"):
-            require_no_state_holder(tree, "The value to replicate")
-            return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
+        require_no_state_holder(tree, "The value to replicate")
+        return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
 
     def _copies(self, leaf: Any) -> Any:
         if is_equinox_module(leaf):

@@ -25,7 +25,6 @@ from distlab.step.programs.results import undeclared
 from distlab.strategies.abstract import Strategy
 from distlab.values.checks import checked_call, require_plain
 from distlab.values.distributed import DistributedValues
-from distlab.values.nests import taken_apart
 from distlab.variables.variable import Variable
 
 _NUMBER: Final = -1
@@ -76,12 +75,11 @@ class DefaultStrategy(Strategy):
         scopes.require_cross_replica("run", self)
         args, kwargs = checked_call("run", fn, args, kwargs)
         require_plain(fn)
-        with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):
-            args, kwargs = jax.tree.map(
-                lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
-                (args, kwargs),
-                is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
-            )
+        args, kwargs = jax.tree.map(
+            lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
+            (args, kwargs),
+            is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
+        )
         differ = self._context.collectives.differ
         with scopes.replica(self._context), eager_axis.bound(1, 0, self._operate, differ):
             return undeclared(fn(*args, **kwargs))

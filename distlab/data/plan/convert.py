@@ -7,7 +7,6 @@ of dtype object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from distlab.data.plan.memory import own
 from distlab.data.plan.nest import AnyDataset, map_nest
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_clause
-from distlab.values.nests import explain
 from distlab.values.plain_arrays import is_plain, refusal_of
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
@@ -24,7 +22,7 @@ _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.
 
 def to_numpy(nest: Any) -> Any:
     """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`."""
-    return _converted(leaf_to_numpy, nest)
+    return map_nest(leaf_to_numpy, nest)
 
 
 def to_own(nest: Any) -> Any:
@@ -32,15 +30,7 @@ def to_own(nest: Any) -> Any:
 
     Whatever made the nest may fill the same arrays again, for its next one.
     """
-    return _converted(_leaf_to_own, nest)
-
-
-def _converted(leaf: Callable[[Any], Any], nest: Any) -> Any:
-    try:
-        return map_nest(leaf, nest)
-    except RecursionError as error:
-        explain(nest, "An element", error)
-        raise
+    return map_nest(_leaf_to_own, nest)
 
 
 def _leaf_to_own(value: Any) -> Any:
