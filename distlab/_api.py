@@ -49,7 +49,7 @@ from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
-from distlab.integrations.orbax.hook import watch_for_orbax
+from distlab.integrations.orbax.direct import watch_for_orbax
 from distlab.recording import Run, record
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy

@@ -17,10 +17,13 @@ from __future__ import annotations
 
 from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.checkpoint import Checkpoint
-from distlab.integrations.orbax.manager import CheckpointManager, latest_checkpoint
-from distlab.integrations.orbax.options import CheckpointOptions
-from distlab.integrations.orbax.readers import list_variables, load_variable
-from distlab.integrations.orbax.status import CheckpointLoadStatus
+from distlab.integrations.orbax.manager import (
+    CheckpointManager,
+    latest_checkpoint,
+    list_variables,
+    load_variable,
+)
+from distlab.integrations.orbax.status import CheckpointLoadStatus, CheckpointOptions
 
 __all__ = [
     "BackupAndRestore",

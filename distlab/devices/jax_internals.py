@@ -77,6 +77,14 @@ def coordination_client() -> Any:
     return _distributed.global_state.client
 
 
+def start_preemption_service() -> None:
+    """Has JAX note SIGTERM and pass it on to the other processes, once in a program."""
+    state: Any = _distributed.global_state
+    if state.preemption_sync_manager is None:
+        jax.config.update("jax_enable_preemption_service", True)
+        state.initialize_preemption_sync_manager()
+
+
 def connect(address: str, processes: int, index: int, seconds: int, heartbeat: int) -> None:
     """Connects this process to a coordination service that none of the processes hosts.
 

@@ -13,7 +13,7 @@ from distlab.context.communication import CommunicationImplementation as Collect
 from distlab.context.communication import collective_hints as CollectiveHints
 from distlab.experimental import partitioners
 from distlab.integrations.orbax.preemption import PreemptionCheckpointHandler, TerminationConfig
-from distlab.processes.preemption_watcher import PreemptionWatcher
+from distlab.processes.preemption import PreemptionWatcher
 from distlab.strategies.central_storage import CentralStorageStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.parameter_server import ParameterServerStrategy

@@ -1,15 +1,14 @@
-"""The step after which all processes stop, once one of them is to be taken away.
+"""Notices that a machine is to be taken away, and the step after which all processes stop.
 
-A machine that is taken away tells its processes before, usually by SIGTERM. All processes of a
-program must then stop after the same step, though each is at another one: the devices are steps
-behind Python. So each has a thread that looks for a notice in the key-value store. When there is
-one, the threads hold their processes' programs between two steps for a moment, pass each other
-how many steps each has begun, and let them go on up to the largest number.
+A machine that is taken away warns its processes, usually by SIGTERM. All processes of a program
+must then stop after the same step, though each is at another one. JAX's preemption service passes
+the signal on and agrees on the step: once in a program, since its processes then end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -18,20 +17,24 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, final
 
-from distlab.errors import ContextError, WorkerError
+from jax.experimental import multihost_utils
+
+from distlab.devices import jax_internals
+from distlab.errors import ContextError
+from distlab.processes import group
 from distlab.processes.group import ProcessGroup, Worker
 
 _POLL_SECONDS: Final = 0.2
 _SLOW_POLL_SECONDS: Final = 1.0
-_AGREEMENT_SECONDS: Final = 60.0
 _END_SECONDS: Final = 1.0
+_NOTICE: Final = "preemption/notice"
 
 _sigterm_time: float | None = None
-"""When SIGTERM came last; a plain number, because a handler must take no lock."""
+"""The time of the last SIGTERM; a plain number, because a handler must take no lock."""
 
 
 def watch_for_sigterm() -> Callable[[], None]:
-    """Has SIGTERM noted, and not end the process."""
+    """Has SIGTERM noted, and not end the process; returns what undoes it."""
     try:
         before = signal.signal(signal.SIGTERM, _note)
     except ValueError as error:
@@ -47,8 +50,7 @@ def watch_for_sigterm() -> Callable[[], None]:
     return undo
 
 
-def sigterm_since(moment: float) -> bool:
-    """Returns whether SIGTERM came after a moment."""
+def _sigterm_since(moment: float) -> bool:
     return _sigterm_time is not None and _sigterm_time >= moment
 
 
@@ -57,146 +59,171 @@ def _note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     _sigterm_time = time.monotonic()
 
 
-def end_thread(ended: threading.Event, thread: threading.Thread) -> None:
-    """Ends a thread that waits for an event; the end of the process must not find it in JAX."""
-    ended.set()
-    if thread is not threading.current_thread():
-        thread.join(_END_SECONDS)
+def _polling(owner: object, look: Callable[[], bool], seconds: float) -> None:
+    """Calls a function in a thread, until it returns True or its owner is gone."""
+    ended = threading.Event()
 
+    def watch() -> None:
+        while not ended.wait(seconds) and not look():
+            pass
 
-_NOTICE: Final = "preemption/notice"
+    thread = threading.Thread(target=watch, name="distlab-preemption", daemon=True)
 
+    def end() -> None:  # the end of the process must not find the thread in JAX
+        ended.set()
+        if thread is not threading.current_thread():
+            thread.join(_END_SECONDS)
 
-def noticed_worker(processes: ProcessGroup) -> Worker | None:
-    """Returns the process that last said that it will be taken away; None when there is none."""
-    index = processes.kv.find(_NOTICE)
-    return None if index is None else processes.workers[int(index)]
-
-
-def give_notice(processes: ProcessGroup) -> None:
-    """Tells the other processes that this one is to be taken away."""
-    processes.kv.set(_NOTICE, str(processes.index), overwrite=True)
+    weakref.finalize(owner, end)
+    thread.start()
 
 
 @final
-class StopAgreement:
-    """Counts steps, and says after which of them all processes stop.
+class StopPoint:
+    """The step after which all processes stop.
 
-    All processes must make theirs in the same order.
+    All processes must make theirs in the same order, and begin the same steps.
 
     Args:
       processes: The processes; None for a program of one.
-      is_noticed: Returns whether this process was told that it will be taken away.
+      is_noticed: Returns True once this process is to be taken away; called once a second by a
+        thread. None waits for SIGTERM.
       begun: The number of steps that have begun already.
-      is_slow: Whether `is_noticed` takes long, so that a thread calls it once a second.
     """
 
     def __init__(
         self,
         processes: ProcessGroup | None,
-        is_noticed: Callable[[], bool],
+        is_noticed: Callable[[], bool] | None,
         *,
         begun: int = 0,
-        is_slow: bool = False,
     ) -> None:
         self._processes = processes
-        self._is_noticed = is_noticed
-        self._has_thread = processes is not None or is_slow
-        self._place = ""
-        if processes is not None:
-            self._place = f"preemption/{processes.next_number('preemption')}/"
         self._begun = begun
-        self._round = 0
-        self._stop: int | None = None
-        self._noticed_at: float | None = None
-        self._not_before: float | None = None
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._error: Exception | None = None
-        if self._has_thread:
-            seconds = _SLOW_POLL_SECONDS if is_slow else _POLL_SECONDS
-            watcher = threading.Thread(
-                target=_watch,
-                args=(weakref.ref(self), self._ended, seconds),
-                name="distlab-preemption",
-                daemon=True,
-            )
-            weakref.finalize(self, end_thread, self._ended, watcher)
-            watcher.start()
-
-    @property
-    def noticed_at(self) -> float | None:
-        """When this process was told that it will be taken away."""
-        return self._noticed_at
+        self._last: int | None = None
+        self._notice = _Notice()
+        self._end_watching: Callable[[], None] = lambda: None
+        if processes is not None:
+            jax_internals.start_preemption_service()
+        elif is_noticed is None:
+            self._end_watching = watch_for_sigterm()
+        if is_noticed is not None:
+            notice = self._notice
+            _polling(self, lambda: notice.look(is_noticed, processes), _SLOW_POLL_SECONDS)
 
     def begin(self) -> bool:
         """Returns whether all processes stop here, between two steps; if not, a step begins."""
-        if not self._has_thread:
-            self._look()
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-        with self._lock:
-            if self._stop is not None and self._begun >= self._stop:
-                return True
-            self._begun += 1
-            return False
+        if self._notice.error is not None:
+            raise self._notice.error
+        if self._is_reached():
+            return True
+        self._begun += 1
+        return False
 
     def undo(self) -> None:
         """Takes the last `begin` back: its step failed."""
-        with self._lock:
-            self._begun -= 1
+        self._begun -= 1
 
-    def go_on(self, seconds: float | None) -> None:
-        """Goes on after a stop, until the next one."""
-        with self._lock:
-            self._stop = None
-            self._round += 1
-            if seconds is None:
-                self._ended.set()
-            elif self._noticed_at is not None:
-                self._not_before = self._noticed_at + seconds
+    def go_on(self, steps: int) -> int:
+        """Goes on after a stop; returns for how many steps, the fewest that a process passes."""
+        if self._processes is not None:
+            steps = min(map(int, self._processes.exchange("preemption", str(steps))))
+        self._last = self._begun + steps
+        return steps
 
     def close(self) -> None:
-        """Ends the thread."""
-        self._ended.set()
+        """Lets SIGTERM do what it did before."""
+        self._end_watching()
 
-    def _look(self) -> None:
-        """Looks for a notice, and agrees with the other processes when there is one."""
-        if self._stop is not None:
-            return
-        if self._noticed_at is None and self._is_noticed():
-            self._noticed_at = time.monotonic()
-        due = self._noticed_at is not None and time.monotonic() >= (self._not_before or 0.0)
-        if self._round and self._not_before is None:
-            due = False  # the process that was told first decides when its grace is over
-        processes = self._processes
-        if processes is None:
-            if due:
-                with self._lock:
-                    self._stop = self._begun
-            return
-        key = f"{self._place}{self._round}"
-        if due:
-            give_notice(processes)
-            processes.kv.set(key, "", overwrite=True)
-        elif processes.kv.find(key) is None:
-            return
-        with self._lock:  # no step begins here before the stop is known
-            counts = processes.exchange(key, str(self._begun), _AGREEMENT_SECONDS)
-            self._stop = max(map(int, counts))
+    def _is_reached(self) -> bool:
+        if self._last is not None:
+            return self._begun >= self._last
+        if self._processes is not None:
+            return multihost_utils.reached_preemption_sync_point(self._begun)
+        return self._notice.is_given or _sigterm_since(self._notice.made)
 
 
-def _watch(agreement: weakref.ref[StopAgreement], ended: threading.Event, seconds: float) -> None:
-    while not ended.wait(seconds):
-        watched = agreement()
-        if watched is None:
-            return
+@final
+class _Notice:
+    """The notice of a process, as a thread finds it."""
+
+    def __init__(self) -> None:
+        self.made = time.monotonic()
+        self.is_given = False
+        self.error: Exception | None = None
+
+    def look(self, is_noticed: Callable[[], bool], processes: ProcessGroup | None) -> bool:
+        """Returns whether there is nothing more to look for."""
         try:
-            watched._look()
-        except WorkerError:  # a process has left; who waits for its steps will hear of it
-            return
+            self.is_given = is_noticed()
         except Exception as error:  # noqa: BLE001 - of the user's function; raised by `begin`
-            watched._error = error
+            self.error = error
+            return True
+        if self.is_given and processes is not None:
+            os.kill(os.getpid(), signal.SIGTERM)  # which JAX passes on
+        return self.is_given
+
+
+@final
+class PreemptionWatcher:
+    """Watches for SIGTERM on any worker (`tf.distribute.experimental.PreemptionWatcher`).
+
+    Every worker makes one, once it has its strategy. SIGTERM then ends no process: the program
+    looks at `preemption_message`. To save on all workers at one step, use a
+    `PreemptionCheckpointHandler`.
+
+    Raises:
+      ContextError: It is made in another thread than the main one, which alone hears of signals.
+
+    Example:
+      >>> import os
+      >>> import signal
+      >>> import distlab as dl
+      >>> watcher = dl.experimental.PreemptionWatcher()
+      >>> watcher.preemption_message is None
+      True
+      >>> os.kill(os.getpid(), signal.SIGTERM)
+      >>> watcher.preemption_message
+      'This process is to be taken away.'
+    """
+
+    def __init__(self) -> None:
+        self._made = made = time.monotonic()
+        self._processes = processes = group.current()
+        watch_for_sigterm()
+        if processes is None:
             return
-        del watched
+
+        def publish() -> bool:
+            if not _sigterm_since(made):
+                return False
+            processes.kv.set(_NOTICE, str(processes.index), overwrite=True)
+            return True
+
+        _polling(self, publish, _POLL_SECONDS)
+
+    @property
+    def preemption_message(self) -> str | None:
+        """The worker that is to be taken away; None as long as there is none."""
+        if self._processes is None:
+            return "This process is to be taken away." if _sigterm_since(self._made) else None
+        worker = self._noticed()
+        return None if worker is None else f"{worker} is to be taken away."
+
+    def block_until_worker_exit(self) -> None:
+        """Waits until the worker that is to be taken away has ended.
+
+        It returns at once where there is none, or where that is this process.
+        """
+        processes, worker = self._processes, self._noticed()
+        if processes is None or worker is None or worker.index == processes.index:
+            return
+        pause = threading.Event()
+        while processes.failure is None and not processes.has_left(worker):
+            pause.wait(_POLL_SECONDS)
+
+    def _noticed(self) -> Worker | None:
+        if self._processes is None:
+            return None
+        index = self._processes.kv.find(_NOTICE)
+        return None if index is None else self._processes.workers[int(index)]

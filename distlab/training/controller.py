@@ -161,7 +161,6 @@ class Controller:
           ArgumentValueError: `steps` is no number of steps, or there is no trainer.
           OutOfRangeError: The data has ended.
           StructureError: The trainer's `train_loop_end` returns something else than a dict or None.
-          ContextError: The trainer's `__init__` did not call that of `StandardTrainer`.
           DistlabError: The trainer's steps do not advance `global_step`.
 
         Example:
@@ -182,7 +181,7 @@ class Controller:
                 )
             numbers = _numbers("train_loop_end", outputs)  # waits for the devices
             rate = count / (time.monotonic() - began)
-            self.tell("train", numbers, f" | {rate:.4g} steps/s")
+            self.log("train", numbers, f" | {rate:.4g} steps/s")
             for action in self._train_actions:
                 action(outputs)
             if self._manager is not None:
@@ -206,7 +205,6 @@ class Controller:
           ArgumentValueError: `steps` is neither -1 nor a number of steps, or there is no evaluator.
           InvalidArgumentError: All of the data is to be evaluated, and it has no end.
           StructureError: The evaluator's `eval_end` returns something else than a dict or None.
-          ContextError: The evaluator's `__init__` did not call that of `StandardEvaluator`.
 
         Example:
           See `StandardEvaluator`.
@@ -214,7 +212,7 @@ class Controller:
         if self._evaluator is None:
             raise ArgumentValueError("Controller.evaluate needs an evaluator. Pass evaluator=.")
         outputs = self._evaluator.evaluate(steps)
-        self.tell("eval", _numbers("eval_end", outputs))
+        self.log("eval", _numbers("eval_end", outputs))
         for action in self._eval_actions:
             action(outputs)
         return outputs
@@ -245,7 +243,7 @@ class Controller:
             outputs = self.evaluate(eval_steps)
         return outputs
 
-    def tell(self, what: str, numbers: Mapping[str, float], more: str = "") -> None:
+    def log(self, what: str, numbers: Mapping[str, float], more: str = "") -> None:
         """Prints numbers, and records them as metrics of the step."""
         shown_numbers = "".join(f" | {name} {value:.5g}" for name, value in numbers.items())
         print(f"{what} | step {self.step}{shown_numbers}{more}", flush=True)

@@ -1,4 +1,4 @@
-"""TensorFlow's Estimator on a `Controller`: a model function, and what it is trained on."""
+"""TensorFlow's Estimator on a `Controller`: a model function, and its training."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from distlab.errors import (
 )
 from distlab.input.context import InputContext
 from distlab.integrations.orbax.checkpoint import Checkpoint
-from distlab.integrations.orbax.manager import CheckpointManager, latest_checkpoint
-from distlab.integrations.orbax.options import absolute
-from distlab.integrations.orbax.readers import list_variables, load_variable
+from distlab.integrations.orbax.files import absolute
+from distlab.integrations.orbax.manager import (
+    CheckpointManager,
+    latest_checkpoint,
+    list_variables,
+    load_variable,
+)
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
-from distlab.text.shown import shown, shown_clause
+from distlab.text.shown import shown
 from distlab.training.checks import require_count, require_end, require_function, require_kind
 from distlab.training.controller import Controller
 from distlab.training.model import Model
@@ -47,7 +51,7 @@ class Estimator:
       model_fn: The model function.
       model_dir: The folder of the checkpoints, in place of the configuration's.
       config: A `RunConfig`.
-      params: What the model function receives as `params`.
+      params: Passed to the model function as `params`.
 
     Raises:
       ArgumentValueError: There is no folder.
@@ -119,8 +123,7 @@ class Estimator:
 
         Raises:
           ArgumentValueError: Both numbers are given.
-          ArgumentTypeError: `input_fn` is no function; or it, or the model function, has other
-            parameters than those that it is called with.
+          ArgumentTypeError: `input_fn` is no function.
           StructureError: `input_fn` returns no dataset, or the model function no `EstimatorSpec`
             with an optimizer.
           ValueShapeError: The loss is not one number.
@@ -259,7 +262,7 @@ class Estimator:
     def _call(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
         known = {"labels": labels, "mode": mode, "params": self.params, "config": self.config}
         wanted = {name: value for name, value in known.items() if name in self._wants}
-        return _called("model_fn", ("features", *known), self._model_fn, features, **wanted)
+        return self._model_fn(features, **wanted)
 
     def _input(self, strategy: Strategy, input_fn: Callable[..., Dataset], mode: str) -> Any:
         require_function("input_fn", input_fn)
@@ -269,8 +272,7 @@ class Estimator:
 
         def make(context: InputContext) -> Dataset:
             own = {"input_context": context} if "input_context" in wants else {}
-            known_names = ("input_context", *known)
-            dataset: Dataset = _called("input_fn", known_names, input_fn, **given, **own)
+            dataset: Dataset = input_fn(**given, **own)
             if isinstance(dataset, Iterable):
                 return dataset
             raise StructureError(
@@ -323,7 +325,7 @@ def train_and_evaluate(
     while training.controller.step < train_spec.max_steps and not training.ended:
         training.until(min(training.controller.step + every, train_spec.max_steps))
         metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps)
-        training.controller.tell("eval", {n: v for n, v in metrics.items() if n != "global_step"})
+        training.controller.log("eval", {n: v for n, v in metrics.items() if n != "global_step"})
     training.finish()
     if not metrics and estimator.latest_checkpoint() is not None:
         metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps)
@@ -373,27 +375,11 @@ class Training:
 
 
 def _parameters(fn: Callable[..., Any]) -> set[str]:
-    """Returns the names of a function's parameters; none of a class that does not tell them."""
+    """Returns the names of a function's parameters; none of a class that has no signature."""
     try:
         return set(inspect.signature(fn).parameters)
     except ValueError:
         return set()
-
-
-def _called(
-    name: str, known: tuple[str, ...], fn: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
-    """Calls a function of the user's with those of the known arguments that it wants."""
-    try:
-        return fn(*args, **kwargs)
-    except TypeError as error:
-        begun = error.__traceback__ is not None and error.__traceback__.tb_next is not None
-        if begun:  # the error is of the function's body
-            raise
-        raise ArgumentTypeError(
-            f"{name} may have the parameters {', '.join(known)}, got {shown(fn)}: "
-            f"{shown_clause(error)}. Rename the others, or give them defaults."
-        ) from error
 
 
 def _arguments(element: Any) -> tuple[Any, ...]:

@@ -225,18 +225,6 @@ def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> N
             estimator.train(call, steps=1)
 
 
-def test_a_function_of_other_parameters_is_told_which_it_may_have(tmp_path: Path) -> None:
-    estimator = made(tmp_path)
-    with pytest.raises(ArgumentTypeError, match=r"input_fn may have .*input_context.*'context'"):
-        estimator.train(lambda context: context, steps=1)
-
-    def other(x: Any, y: Any) -> Any:
-        return x, y
-
-    with pytest.raises(ArgumentTypeError, match=r"model_fn may have .*labels, mode.*'y'"):
-        dl.estimator.Estimator(other, str(tmp_path)).train(lambda: data().batch(4), steps=1)
-
-
 def test_a_type_error_in_a_users_function_stays_as_it_is(tmp_path: Path) -> None:
     def failing() -> Any:
         return len(3)  # type: ignore[arg-type]

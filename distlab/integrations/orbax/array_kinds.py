@@ -49,20 +49,17 @@ class _ArrayKind(Kind):
             return ""
         if entry.kind == "value" and (entry.shape, entry.dtype) == (shape, dtype):
             return ""
-        if self.own_values(leaf) and entry.kind == "rows" and entry.dtype == dtype:
-            if self._other_replicas(leaf, entry):
+        own_values = self.own_values(leaf)
+        if own_values and entry.kind == "rows" and entry.dtype == dtype:
+            if own_values != entry.shape[0]:
                 return (
                     f"has a value of its own on each replica, of which {entry.shape[0]} were "
-                    f"saved and there are {self.own_values(leaf)} now"
+                    f"saved and there are {own_values} now (with aggregation SUM or MEAN, any "
+                    "number restores it)"
                 )
             if entry.shapes or entry.shape[1:] == shape:
                 return ""
         return f"is {dtype}{list(shape)} here, and {entry} in the checkpoint"
-
-    def _other_replicas(self, leaf: Any, entry: Entry) -> bool:
-        """Returns whether each replica has a value of its own, and other ones were saved."""
-        own = self.own_values(leaf)
-        return own > 0 and entry.kind == "rows" and own != entry.shape[0]
 
     def placed(self, leaf: Any, entry: Entry, array: np.ndarray | None) -> Put:
         """Places the array on the leaf's devices."""
@@ -83,16 +80,6 @@ class VariableKind(_ArrayKind):
     def own_values(self, leaf: Any) -> int:
         """Returns the number of copies without a common value: ON_READ with NONE."""
         return leaf.strategy.num_replicas_in_sync if _has_own_values(leaf) else 0
-
-    def hint(self, leaf: Any, entry: Entry) -> str:
-        """An aggregation makes the copies one value."""
-        if not self._other_replicas(leaf, entry):
-            return ""
-        return (
-            f"A variable with aggregation NONE needs the {entry.shape[0]} replicas it was saved "
-            "with; one that is made with SUM or MEAN is saved as one value, which any number of "
-            "replicas restores."
-        )
 
     def saved(self, name: str, leaf: Any) -> Saved:  # noqa: ARG002
         """Returns the common value; where there is none, all copies."""

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import final
 
-from distlab.data.plan.reads import reads_of
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.integrations.orbax.preemption import RESTART_CODE
-from distlab.integrations.orbax.status import listed
 from distlab.integrations.orbax.workers import is_writer
 from distlab.processes import group
-from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
+from distlab.processes.preemption import StopPoint
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
-from distlab.user_code import warn
 
 
 @final
@@ -99,8 +93,7 @@ class BackupAndRestore:
         self._save_freq = save_freq
         self._delete = delete_checkpoint
         self._before_preemption = save_before_preemption
-        self._stop: StopAgreement | None = None
-        self._end_watching: Callable[[], None] = lambda: None
+        self._stop: StopPoint | None = None
         self._steps = 0
         self._entered = False
 
@@ -109,9 +102,7 @@ class BackupAndRestore:
         self.restored = self._manager.restore_latest()
         self._steps, self._entered = 0, True
         if self._before_preemption:
-            self._end_watching = watch_for_sigterm()
-            is_noticed = partial(sigterm_since, time.monotonic())
-            self._stop = StopAgreement(group.current(), is_noticed, begun=1)
+            self._stop = StopPoint(group.current(), None, begun=1)
         return self
 
     def step(self) -> None:
@@ -122,10 +113,6 @@ class BackupAndRestore:
         Raises:
           CheckpointError: The backup could not be written; the one before is as it was.
           ContextError: This is outside of the `with` block.
-
-        Warns:
-          RuntimeWarning: After two steps nothing was read yet from any of the iterators in the
-            checkpoint.
         """
         if not self._entered:
             raise ContextError(
@@ -133,26 +120,12 @@ class BackupAndRestore:
                 "restored. Write: with BackupAndRestore(...) as backup."
             )
         self._steps += 1
-        if self._steps == 2:  # the batch of the first step may have been read before
-            self._warn_of_unread()
         stops = self._stop is not None and self._stop.begin()
         if stops or self._steps % self._save_freq == 0:
             self.save()
         if stops:
             self._manager.sync()
             sys.exit(RESTART_CODE)
-
-    def _warn_of_unread(self) -> None:
-        """Warns of iterators that the loop does not read: it would begin anew with the data."""
-        positions = self._manager.checkpoint._positions()
-        reads = [reads_of(iterator) for iterator in positions.values()]
-        if reads and all(read is not None and not read.threads for read in reads):
-            warn(
-                "A loop goes on at the next batch if it reads the iterator that its checkpoint "
-                f"has, and nothing has read {listed(list(positions))} in two steps. Write "
-                "for x in iterator, in place of for x in dataset.",
-                RuntimeWarning,
-            )
 
     def save(self) -> None:
         """Saves now, as before a machine is taken away; raises what `step` does."""
@@ -169,7 +142,6 @@ class BackupAndRestore:
         if self._stop is not None:
             self._stop.close()
             self._stop = None
-            self._end_watching()
         self._manager.sync()
         if kind is None and self._delete and is_writer():
             self._manager.remove_all()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import (
@@ -20,27 +18,18 @@ from distlab.errors import (
 )
 from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.entry import Entry, Saved
-from distlab.integrations.orbax.jobs import Job
 from distlab.integrations.orbax.kinds import Kind, Position, Put
-from distlab.integrations.orbax.options import absolute_name, checked
-from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
-from distlab.integrations.orbax.unchanged import Unchanged
+from distlab.integrations.orbax.status import CheckpointLoadStatus, CheckpointOptions, listed
 from distlab.integrations.orbax.walk import kind_of, walk
 from distlab.text.counts import is_count
 from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
-from distlab.uncopied import Uncopied
-from distlab.user_code import warn
 from distlab.variables import frames
-from distlab.variables.variable import Variable
-
-used_folders: Final[set[Path]] = set()
-"""The folders in which this program has written or restored checkpoints."""
 
 _COUNTER: Final = "save_counter"
 
 
-class Checkpoint(Uncopied):
+class Checkpoint:
     """Saves objects to a folder, and restores them under any strategy (`tf.train.Checkpoint`).
 
     What is given by name is saved: variables, arrays, per-replica values, numbers, strings,
@@ -79,18 +68,11 @@ class Checkpoint(Uncopied):
       ([1.0, 2.0], 4)
     """
 
-    _uncopied = (
-        "A Checkpoint can't be copied or pickled: a copy would share its objects and not their "
-        "number. Make another one of the same objects, dl.train.Checkpoint(...), and save it to "
-        "pass on what they hold."
-    )
-
     save_counter: int
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         own: dict[str, Any] = self.__dict__
         own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
-        own["_unchanged"] = Unchanged()
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -115,23 +97,12 @@ class Checkpoint(Uncopied):
                 f"A checkpoint has {name} itself, so no object can have that name. Choose another."
             )
         else:
-            if name in self._parts:
-                self._unchanged.forget()
-            self.__dict__["_parts"][name] = value
+            self._parts[name] = value
 
     def __delattr__(self, name: str) -> None:
-        """Forgets an object: it is not saved any more."""
-        if name in self.__dict__ or hasattr(type(self), name):
-            raise ArgumentValueError(
-                f"A checkpoint has {name} itself, which can't be deleted. Leave it alone; what "
-                f"can be deleted are its objects: {list(self._parts)}."
-            )
-        getattr(self, name)  # says so where there is none
+        """Removes an object: it is not saved any more."""
+        getattr(self, name)  # raises where there is none
         del self._parts[name]
-
-    def __dir__(self) -> list[str]:
-        """Lists the objects, too."""
-        return [*super().__dir__(), *self._parts]
 
     def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Writes the objects to `<file_prefix>-<save_counter>`.
@@ -144,12 +115,8 @@ class Checkpoint(Uncopied):
           The folder's path, for `restore`.
 
         Raises:
-          CheckpointError: The disk is full, or the folder is a file. `save_counter` is as before.
+          CheckpointError: The disk is full, or the folder is a file.
           ArgumentTypeError: An object can't be saved.
-
-        Warns:
-          RuntimeWarning: Nothing but plain values is saved, such as arrays and numbers, and the
-            second save finds those of the first one.
 
         Example:
           >>> import distlab as dl
@@ -157,15 +124,10 @@ class Checkpoint(Uncopied):
           >>> checkpoint.save("checkpoints/ckpt").endswith("checkpoints/ckpt-1")
           True
         """
-        absolute_name(file_prefix)  # refuses what is no path, before anything is counted
+        files.absolute(file_prefix)
         with self.one_at_a_time:
-            before = self.save_counter
-            self.save_counter = before + 1
-            try:
-                return self.write(f"{os.fspath(file_prefix)}-{self.save_counter}", options)
-            except BaseException:
-                self.save_counter = before
-                raise
+            self.save_counter += 1  # a save that fails, or is interrupted, uses its number up
+            return self.write(f"{os.fspath(file_prefix)}-{self.save_counter}", options)
 
     def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Writes the objects to a folder of that name, which replaces a checkpoint that is there.
@@ -181,10 +143,6 @@ class Checkpoint(Uncopied):
           CheckpointError: The disk is full, or the folder is a file.
           ArgumentTypeError: An object can't be saved.
 
-        Warns:
-          RuntimeWarning: Nothing but plain values is saved, such as arrays and numbers, and the
-            second save finds those of the first one.
-
         Example:
           >>> import distlab as dl
           >>> path = dl.train.Checkpoint(step=1).write("checkpoints/last")
@@ -193,40 +151,22 @@ class Checkpoint(Uncopied):
           >>> later.step
           1
         """
-        return self.write_within(file_prefix, options, nullcontext)
+        path = files.absolute(file_prefix)
+        self.write_by(lambda state: files.write(path, state), options)
+        return str(path)
 
-    def write_within(
-        self,
-        file_prefix: str | os.PathLike[str],
-        options: Any,
-        context: Callable[[], AbstractContextManager[None]],
-    ) -> str:
-        """Writes as `write` does, within a context of the thread and the process that write."""
-        in_background = checked(options).in_background
-        path = absolute_name(file_prefix)
-        files.require_orbax()
+    def write_by(self, write: Callable[[dict[str, Saved]], None], options: Any) -> None:
+        """Has a function write the objects, in a thread if the options ask for one."""
+        in_background = _checked(options).in_background
+        files.orbax()
         with self.one_at_a_time:
             self.sync()
             state = self._snapshot()
-            if self._unchanged.is_second_of([self._root, self._parts]):
-                warn(
-                    "A checkpoint saves the values that it was given, and none of "
-                    f"{listed(list(self._parts))} is another one at this second save. Where a step "
-                    "returns new values, assign them before each save: checkpoint.state = state.",
-                    RuntimeWarning,
-                )
-
-            def write_it() -> None:
-                with context():
-                    files.write(path, state)
-
-            write = workers.writing(write_it)
+            job = workers.writing(lambda: write(state))
             if in_background:
-                self.__dict__["_job"] = Job(write)
+                self.__dict__["_job"] = workers.Job(job)
             else:
-                write()
-            used_folders.add(path.parent)
-        return str(path)
+                job()
 
     def restore(
         self,
@@ -270,7 +210,7 @@ class Checkpoint(Uncopied):
             return CheckpointLoadStatus(0, (), (), given=False)
         _require_outside("restore")
         with self.one_at_a_time:
-            return self._restore(absolute_name(save_path), partial=partial)
+            return self._restore(files.absolute(save_path), partial=partial)
 
     def _restore(self, path: Path, *, partial: bool) -> CheckpointLoadStatus:
         self.sync()
@@ -287,10 +227,7 @@ class Checkpoint(Uncopied):
                 f"Checkpoint {listed(missing)}. Nothing was restored. Give the objects the names "
                 "with which they were saved."
             )
-        arrays = files.arrays(path, entries, set(here) & set(entries))
-        _require_one_value(path, here, entries, arrays)
-        self._put(here, entries, arrays)
-        used_folders.add(path.parent)
+        self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
     def read(
@@ -351,10 +288,6 @@ class Checkpoint(Uncopied):
                 )
         return found
 
-    def _positions(self) -> dict[str, Any]:
-        """Returns the iterators by name."""
-        return {name: leaf for name, leaf in self._leaves().items() if _is_position(leaf)}
-
     def _snapshot(self) -> dict[str, Saved]:
         """Returns copies of all values, as they are between two steps."""
         _require_outside("save")
@@ -391,30 +324,17 @@ class Checkpoint(Uncopied):
         claims = list(self._claims())
         surplus = [name for name in unused if any(_is_below(name, claim) for claim in claims)]
         found = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
-        wrong = {name: fault for name, fault in found.items() if fault}
         faults = [
-            *(f"{name} {fault}" for name, fault in wrong.items()),
+            *(f"{name} {fault}" for name, fault in found.items() if fault),
             *(f"{name} is not in the checkpoint" for name in missing),
             *(f"{name}, {entries[name]}, is in the checkpoint alone" for name in surplus),
         ]
         if not faults:
             return
-        remedy = "Make the objects as they were when it was saved"
-        names_differ = bool(missing or surplus)
-        if names_differ:
-            remedy += ", and build a Keras optimizer first"
-        if not wrong:
-            remedy += "; partial=True restores the names that both have."
-        else:
-            # A name that is left out is one that the checkpoint alone has, which is an error where
-            # an object has to take all that was saved below its own name.
-            lacks = any(_is_below(n, claim) and n != claim for n in wrong for claim in claims)
-            remedy += f", or leave out of the Checkpoint what does not fit ({listed(list(wrong))})"
-            remedy += " and pass partial=True." if names_differ or lacks else "."
-        hints = {_kind(here[name]).hint(here[name], entries[name]): None for name in wrong}
         raise CheckpointMismatchError(
-            f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. "
-            + " ".join([remedy, *filter(None, hints)])
+            f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. Make "
+            "the objects as they were when it was saved, and build a Keras optimizer first; "
+            "partial=True restores the names that both have."
         )
 
     def _put(
@@ -432,31 +352,6 @@ class Checkpoint(Uncopied):
             self._walk(lambda name, leaf: puts[name]() if name in puts else leaf)
         if _COUNTER in entries:
             self.save_counter = entries[_COUNTER].value
-
-
-def _require_one_value(
-    path: Path, here: Mapping[str, Any], entries: Mapping[str, Entry], arrays: Mapping[str, Any]
-) -> None:
-    """Checks that a variable which has several names had one value when it was saved."""
-    first: dict[int, str] = {}
-    for name, leaf in here.items():
-        if name not in entries or not isinstance(leaf, Variable):
-            continue
-        before = first.setdefault(id(leaf), name)
-        if before != name and not _alike(name, before, entries, arrays):
-            raise CheckpointMismatchError(
-                f"{before} and {name} are one variable here, and have different values in {path}. "
-                "Nothing was restored. Give each name a variable of its own, as when they were "
-                "saved."
-            )
-
-
-def _alike(one: str, other: str, entries: Mapping[str, Entry], arrays: Mapping[str, Any]) -> bool:
-    if entries[one] != entries[other] or (one in arrays) != (other in arrays):
-        return False
-    if one not in arrays:
-        return True
-    return np.asarray(arrays[one]).tobytes() == np.asarray(arrays[other]).tobytes()
 
 
 def _kind(leaf: Any) -> Kind:
@@ -493,6 +388,15 @@ def _require_outside(verb: str) -> None:
             f"Checkpoint.{verb} was called in a function that replicas run, or that JAX traces. "
             "Call it between the steps, outside of strategy.run and jax.jit."
         )
+
+
+def _checked(options: Any) -> CheckpointOptions:
+    if not isinstance(options, CheckpointOptions | None):
+        raise ArgumentTypeError(
+            f"options must be dl.train.CheckpointOptions, got {shown(options)}. Leave them out "
+            "for the default."
+        )
+    return options or CheckpointOptions()
 
 
 def _is_below(name: str, claim: str) -> bool:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from distlab.errors import CheckpointMismatchError
+from distlab.integrations.hook import when_imported
 from distlab.integrations.orbax.array_kinds import (
     MirroredKind,
     PerReplicaKind,
@@ -30,9 +31,14 @@ from distlab.integrations.orbax.status import listed
 _KINDS = (VariableKind(), MirroredKind(), PerReplicaKind())
 
 
+def watch_for_orbax() -> None:
+    """Prepares Orbax for distlab's values: now if it has been imported, else when it is."""
+    when_imported("orbax.checkpoint", "StandardCheckpointHandler", _prepare)
+
+
 @functools.cache
-def prepare() -> None:
-    """Has Orbax's handlers of nests, and what makes their arguments, accept distlab's values."""
+def _prepare() -> None:
+    """Wraps Orbax's handlers of nests, and what makes their arguments."""
     from orbax import checkpoint as orbax
     from orbax.checkpoint import checkpoint_utils
 

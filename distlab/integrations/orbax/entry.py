@@ -1,4 +1,4 @@
-"""What a checkpoint says of each leaf."""
+"""Descriptions of the leaves of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
       key: The name of the random generator whose keys it holds; empty for other arrays.
       shapes: The shapes of the rows, where they differ.
       value: The number, string or state.
+      checksum: The CRC-32 of a stored array's bytes; None in checkpoints of before.
     """
 
     kind: Literal["value", "rows", "python", "position", "generator"]
@@ -28,19 +29,20 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str = ""
     shapes: tuple[tuple[int, ...], ...] | None = None
     value: Any = None
+    checksum: int | None = None
 
     @property
     def has_array(self) -> bool:
-        """Whether it has an array."""
+        """True if it has an array."""
         return self.kind in ("value", "rows")
 
     @property
     def stored(self) -> bool:
-        """Whether a file holds its array; Orbax writes none without elements."""
+        """True if a file holds its array; Orbax writes none without elements."""
         return self.has_array and 0 not in self.shape
 
     def __str__(self) -> str:
-        """Says what it is, for messages."""
+        """Describes the leaf for messages."""
         if not self.has_array:
             return {"python": type(self.value).__name__}.get(self.kind, f"the {self.kind}")
         if self.kind == "rows":
@@ -52,7 +54,7 @@ class Saved(NamedTuple):
     """A leaf, as it is written.
 
     Attributes:
-      entry: What it is.
+      entry: Its description.
       array: Its array, which nobody changes; None where it has none.
     """
 

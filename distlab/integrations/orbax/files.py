@@ -1,210 +1,202 @@
 """Checkpoints as folders that Orbax writes and reads.
 
-A checkpoint is written beside its place and renamed, so that it is there as a whole or not at
-all. Each has two items: `arrays`, by name, and `objects`, which says what they are. Beside them
-are the checksums of all files: Orbax does not notice a changed byte of an array.
+Each has two items: `arrays`, by name, and `objects`, the entries that describe them. Orbax writes
+a folder under another name and renames it, so that it is there as a whole or not at all.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import glob
 import json
 import os
 import re
 import shutil
-import socket
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+import zlib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cache, lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final, NoReturn
+from typing import Any, Final, final
 
-import google_crc32c
 import jax
 import msgspec
 import numpy as np
 
 from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
     CheckpointError,
     DataLossError,
     DistlabError,
     MissingExtraError,
     NotFoundError,
 )
-from distlab.file_locks import is_locked
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.text.shown import shown_clause
+from distlab.text.paths import at_home, search_refusal
+from distlab.text.shown import shown, shown_clause
 
 VERSION: Final = 1
-_CHECKSUMS: Final = "distlab_checksums.json"
 _METADATA: Final = "_CHECKPOINT_METADATA"
-_CHUNK: Final = 1 << 20
-_UNFINISHED: Final = ".orbax-checkpoint-tmp"
-_NEW: Final = ".new"
-_REPLACED: Final = ".replaced"
-_REMOVED: Final = ".removed"
-_LOCK: Final = ".saving"
-_TRIES: Final = 50
-_RETRY_SECONDS: Final = 0.01
-_OWN_NUMBERS: Final = re.compile(r"(\.\d+)+$")
-_NUMBERED: Final = re.compile(r".*-\d+")
 _WRITTEN_NS: Final = "commit_timestamp_nsecs"
-_OF_PATTERNS: Final = re.compile(r"[\[\]*?]")
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_given_up = 0
-"""How many saves failed or were interrupted in this process."""
-_left: Final[list[Path]] = []
-"""The folders of those that failed, which the next save removes once more."""
-
+_UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _one_at_a_time: Final = threading.RLock()
-"""Held while a checkpoint is written or read: Orbax's checkpointer is for one thread, and what a
-killed process left in a folder looks like what another thread is writing."""
+"""Held while Orbax works, whose objects are for one thread."""
 
 
-def require_orbax() -> None:
-    """Imports Orbax."""
-    _orbax()
-
-
-@contextmanager
-def alone(folder: Path, name: str) -> Iterator[None]:
-    """Held while checkpoints of a name are written or removed: a second process is refused.
-
-    Each would remove what the other has not finished. A file system without locks refuses none.
-    """
-    with _one_at_a_time:
-        lock = _lock(folder, name)
-        try:
-            yield
-        finally:
-            if lock is not None:
-                with suppress(OSError):
-                    _lock_path(folder, name).unlink()
-                with suppress(OSError):
-                    fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked has the file, too
-                os.close(lock)
-
-
-def _lock(folder: Path, name: str) -> int | None:
-    """Returns an open file that is locked; None where none can be."""
-    path, tries = _lock_path(folder, name), 0
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
-        except OSError:  # whoever writes says why nothing can be written there
-            return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_open(lock, path):
-                os.ftruncate(lock, 0)
-                os.write(lock, f"Process {os.getpid()} on {socket.gethostname()}".encode())
-                return lock
-        except BlockingIOError as error:
-            who, tries = os.read(lock, 300).decode(errors="replace"), tries + 1
-            if who or tries == _TRIES:
-                os.close(lock)
-                raise _in_use(folder, name, who or "Another process") from error
-            time.sleep(_RETRY_SECONDS)  # it has not said who it is, or only looks (`is_locked`)
-        except OSError as error:
-            if error.errno in _FULL:  # it is locked, and says not by whom
-                return lock
-            os.close(lock)
-            path.unlink(missing_ok=True)
-            return None
-        os.close(lock)  # the one that had it has removed it meanwhile
-
-
-def _in_use(folder: Path, name: str, who: str) -> CheckpointError:
-    return CheckpointError(
-        f"{who} is saving {name} to {folder} right now, so nothing was written or removed. "
-        "Programs that save to one folder replace and remove each other's checkpoints: give each "
-        "one a folder of its own, or end the other one."
-    )
-
-
-def _is_open(file: int, path: Path) -> bool:
-    """Returns whether a path is that of an open file."""
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except OSError:
-        return False
-
-
-def _lock_path(folder: Path, name: str) -> Path:
-    return folder / f".{name}{_LOCK}"
+def absolute(path: Any) -> Path:
+    """Returns a path as an absolute one."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ArgumentTypeError(
+            f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
+            "'checkpoints/ckpt'."
+        )
+    if refusal := search_refusal(path, "A checkpoint"):
+        raise ArgumentValueError(refusal)
+    return Path(at_home(os.fspath(path))).absolute()
 
 
 def write(path: Path, state: Mapping[str, Saved]) -> None:
     """Writes a checkpoint; one of that name is replaced when the new one is whole."""
-    arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
-    entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
-    with alone(path.parent, path.name):
-        _write_whole(path, arrays, {"version": VERSION, "entries": entries})
+    with _writing(path):
+        new = path.with_name(f"{path.name}.new") if path.exists() else path
+        _checkpointer(group.current()).save(new, args=_items(state), force=True)
+        if new != path:
+            remove(path)
+            new.rename(path)
 
 
-def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
-    global _given_up
-    if path.exists() and not is_checkpoint(path):
-        raise CheckpointError(
-            f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
-            "another name."
-        )
-    # On a file system without locks, another process may write one of this name.
-    own = f"{path.name}.{os.getpid()}."
-    new = path.with_name(f"{own}{_given_up}{_NEW}")
+def remove(path: Path) -> None:
+    """Removes a checkpoint; a process that is killed meanwhile leaves a folder that is none."""
+    (path / _METADATA).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@final
+class Folder:
+    """The checkpoints of one name in a folder, of which Orbax's manager keeps the newest.
+
+    Args:
+      path: The folder.
+      name: The checkpoints are called `<name>-<number>`.
+      max_to_keep: The number of checkpoints to keep; None keeps all.
+      every_hours: Beyond these, one is kept every so many hours.
+      every_number: Beyond these, multiples of this number are kept.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        max_to_keep: int | None,
+        every_hours: float | None,
+        every_number: int | None,
+    ) -> None:
+        self.path = path
+        self.name = name
+        self._kept = max_to_keep, every_hours, every_number
+        self._manager: tuple[ProcessGroup | None, Any] | None = None
+
+    def write(self, number: int, state: Mapping[str, Saved]) -> None:
+        """Writes a checkpoint, then removes those that are not to be kept."""
+        with _writing(self.path / self.build_name(number)):
+            manager = self._of_orbax()
+            if number in manager.all_steps():
+                write(self.path / self.build_name(number), state)
+            else:
+                manager.save(number, args=_items(state), force=True)
+
+    def _of_orbax(self) -> Any:
+        processes = group.current()
+        if self._manager is None or self._manager[0] is not processes:
+            max_to_keep, every_hours, every_number = self._kept
+            alone = _of_this_process(processes)
+            policies = orbax().checkpoint_managers
+            kept = [policies.LatestN(max_to_keep)]
+            if every_hours is not None:
+                kept.append(policies.EveryNSeconds(timedelta(hours=every_hours).total_seconds()))
+            if every_number is not None:
+                kept.append(policies.EveryNSteps(every_number))
+            options = orbax().CheckpointManagerOptions(
+                preservation_policy=policies.AnyPreservationPolicy(kept),
+                step_name_format=self,
+                create=False,
+                cleanup_tmp_directories=True,
+                save_root_metadata=False,
+                enable_async_checkpointing=False,
+                **alone,
+            )
+            manager = orbax().CheckpointManager(
+                self.path, options=options, item_handlers=_handlers(alone)
+            )
+            self._manager = processes, manager
+        return self._manager[1]
+
+    def build_name(self, step: int) -> str:
+        """Returns the name of a checkpoint: TensorFlow's, with a hyphen."""
+        return f"{self.name}-{step}"
+
+    def find_all(self, base_path: Any) -> Iterator[Any]:
+        """Yields the checkpoints, for Orbax."""
+        for path in found(Path(base_path), self.name):
+            yield self.find_step(base_path, number_of(path.name))
+
+    def find_step(self, base_path: Any, step: Any) -> Any:
+        """Returns a checkpoint, for Orbax."""
+        steps = orbax().path.step
+        return steps.Metadata(step=step, path=steps.build_step_path(base_path, self, step))
+
+
+def found(folder: Path, name: str | None = None) -> list[Path]:
+    """Returns the checkpoints of a folder, of one name or of any, the last written one last."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file, not a folder of checkpoints. Choose another.")
+    paths = list(folder.iterdir()) if folder.exists() else []
+    named = [path for path in paths if number_of(path.name, name) is not None]
+    whole = [path for path in named if is_checkpoint(path)]
+    return sorted(whole, key=lambda path: (_time_of(path), number_of(path.name)))
+
+
+def number_of(folder: str, name: str | None = None) -> int | None:
+    """Returns the number of a checkpoint; None for another name."""
+    match = re.fullmatch(r"(.*)-(\d+)", folder)
+    return int(match[2]) if match is not None and name in (None, match[1]) else None
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Returns whether a path is that of a checkpoint."""
+    return (path / _METADATA).is_file()
+
+
+def _time_of(path: Path) -> int:
+    """Returns when a checkpoint was written, in nanoseconds."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f"{glob.escape(path.name)}.*{_NEW}*"):
-            if not left.name.startswith(own):
-                _clear(left)  # of a killed process
-        while _left:
-            _clear(_left.pop())
-        _clear(new)
-        _write(new, arrays, objects)
-        _stamp_as_newest(new, path.parent)
-        (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
-        _put_in_place(new, path)
-    except (OSError, ValueError, RuntimeError) as error:
-        _given_up += 1
-        unfinished = [new, new.with_name(new.name + _UNFINISHED)]
-        for folder in unfinished:
-            _clear(folder)
-        _left.extend(unfinished)  # Orbax's threads may be writing on
-        raise CheckpointError(
-            f"{path} could not be written: {shown_clause(error)}. Nothing was left behind, and "
-            "earlier checkpoints are as they were. Free space on the disk, or choose another "
-            "folder."
-        ) from error
-    except BaseException:
-        # Orbax's threads go on, and shall not write into what the next save makes.
-        _given_up += 1
-        raise
+        return int(json.loads((path / _METADATA).read_bytes())[_WRITTEN_NS])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Returns what a checkpoint holds, by name."""
-    orbax = _orbax()
-    place = _place(path)
-    with _one_at_a_time, _damage_as_error(path):
-        _require_undamaged(path, place)
-        items = orbax.args.Composite(objects=orbax.args.JsonRestore())
-        found = _checkpointer().restore(place, args=items)["objects"]
-        if found["version"] > VERSION:
+    """Returns the entries of a checkpoint, by name."""
+    if not path.exists():
+        raise NotFoundError(
+            f"There is no checkpoint {path}. Pass dl.train.latest_checkpoint(folder), which is the "
+            "path of a folder's newest one."
+        )
+    with _reading(path) as reader:
+        if not is_checkpoint(path):
+            raise _damaged(path, "it was not written by distlab.train")
+        items = orbax().args.Composite(objects=orbax().args.JsonRestore())
+        objects = reader.restore(path, args=items)["objects"]
+        if objects["version"] > VERSION:
             raise _damaged(path, "it was written by a newer version of distlab")
-        return msgspec.convert(found["entries"], dict[str, Entry])
+        return msgspec.convert(objects["entries"], dict[str, Entry])
 
 
 def arrays(path: Path, known: Mapping[str, Entry], names: Collection[str]) -> dict[str, np.ndarray]:
     """Returns arrays of a checkpoint."""
-    orbax = _orbax()
     read = {
         name: np.zeros(known[name].shape, np.dtype(known[name].dtype))
         for name in names
@@ -213,184 +205,77 @@ def arrays(path: Path, known: Mapping[str, Entry], names: Collection[str]) -> di
     wanted = {name: 0 for name in names if known[name].stored}
     if not wanted:
         return read
-    with _one_at_a_time, _damage_as_error(path):
-        restore = orbax.args.PyTreeRestore(
+    with _reading(path) as reader:
+        restore = orbax().args.PyTreeRestore(
             item=wanted,
-            restore_args={name: orbax.RestoreArgs() for name in wanted},
+            restore_args={name: orbax().RestoreArgs() for name in wanted},
             partial_restore=True,
         )
-        items = orbax.args.Composite(arrays=restore)
-        return read | _checkpointer().restore(_place(path), args=items)["arrays"]
+        items = orbax().args.Composite(arrays=restore)
+        stored = reader.restore(path, args=items)["arrays"]
+        for name, array in stored.items():
+            if known[name].checksum not in (None, _checksum(array)):
+                raise _damaged(path, f"the numbers of {name} were changed")
+        return read | stored
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Returns whether a path is that of a whole checkpoint."""
-    return (path / _CHECKSUMS).is_file()
+def plain(value: Any) -> Any:
+    """Returns a NumPy number in a state as JSON's."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
-def looks_like_checkpoint(path: Path) -> bool:
-    """Returns whether a folder is a checkpoint, a damaged one too, and not one of checkpoints."""
-    return any((path / name).exists() for name in (_CHECKSUMS, _METADATA))
-
-
-def time_of(path: Path) -> int:
-    """Returns when a checkpoint was written, in nanoseconds."""
-    try:
-        found = json.loads((path / _METADATA).read_bytes())
-        return int(found[_WRITTEN_NS])
-    except (OSError, ValueError, KeyError, TypeError):
-        return path.stat().st_mtime_ns if path.exists() else 0
-
-
-def remove(path: Path) -> None:
-    """Removes a checkpoint, at once: who is killed meanwhile leaves none that is half there."""
-    removed = path.with_name(path.name + _REMOVED)
-    _clear(removed)
-    with suppress(OSError):
-        path.rename(removed)
-    _clear(removed)
-
-
-def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
-    """Removes what killed processes left behind."""
-    with _one_at_a_time:
-        for lock in folder.glob(f".*{_LOCK}"):
-            name = lock.name.removeprefix(".").removesuffix(_LOCK)
-            if is_own(name) and not is_locked(_lock_path(folder, name)):
-                lock.unlink(missing_ok=True)
-        for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
-            for path in folder.glob(f"*{ending}"):
-                name = path.name.removesuffix(ending)
-                name = name if is_own(name) else _OWN_NUMBERS.sub("", name)
-                if is_own(name) and not is_locked(_lock_path(folder, name)):
-                    _clear(path)
-
-
-def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
-    orbax = _orbax()
-    items: dict[str, Any] = {"objects": orbax.args.JsonSave(dict(objects))}
-    if arrays:
-        items["arrays"] = orbax.args.PyTreeSave(dict(arrays))
-    with _no_pattern(path) as place:
-        _checkpointer().save(place, args=orbax.args.Composite(**items))
-
-
-@contextmanager
-def _no_pattern(path: Path) -> Iterator[Path]:
-    """Has a folder written under a path without `[`, `*` or `?`, and puts it in its place.
-
-    Orbax finds what it has to join by a pattern in which it does not escape the folder's path:
-    of one in `run[lr=0.1]` it would find nothing, and say nothing.
-    """
-    if glob.escape(str(path)) == str(path):
-        yield path
-        return
-    with TemporaryDirectory(prefix="distlab-checkpoint-") as folder:
-        parent = Path(folder, "parent")
-        parent.symlink_to(path.parent, target_is_directory=True)
-        place = parent / _OF_PATTERNS.sub("_", path.name)
-        try:
-            yield place
-            if place.name != path.name:
-                place.rename(path)
-        except BaseException:
-            _clear(place)
-            _clear(place.with_name(place.name + _UNFINISHED))
-            raise
-
-
-def _stamp_as_newest(new: Path, folder: Path) -> None:
-    """Has a checkpoint be later than all of a folder, also where this machine's clock is behind."""
-    others = [path for path in folder.iterdir() if _NUMBERED.fullmatch(path.name)]
-    least_ns = max((time_of(path) + 1 for path in others if is_checkpoint(path)), default=0)
-    if time_of(new) < least_ns:
-        metadata = new / _METADATA
-        found = json.loads(metadata.read_bytes())
-        metadata.write_text(json.dumps({**found, _WRITTEN_NS: least_ns}))
-
-
-def _clear(folder: Path) -> None:
-    """Removes a folder that is no checkpoint, if it is there."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _put_in_place(new: Path, path: Path) -> None:
-    """Renames a whole checkpoint. An old one stays where `_place` finds it until that is done."""
-    aside = path.with_name(path.name + _REPLACED)
-    if path.exists():
-        _clear(aside)
-        path.rename(aside)
-    new.rename(path)
-    _clear(aside)
-
-
-def _place(path: Path) -> Path:
-    """Returns the folder of a checkpoint."""
-    aside = path.with_name(path.name + _REPLACED)
-    if not path.exists() and is_checkpoint(aside):
-        return aside
-    if not path.exists():
-        raise NotFoundError(
-            f"There is no checkpoint {path}. Pass dl.train.latest_checkpoint(folder), which is the "
-            "path of a folder's newest one."
-        )
-    return path
-
-
-def _checksums(folder: Path) -> dict[str, list[int]]:
-    """Returns the size and checksum of each file in a folder, by its path."""
-    listed = os.walk(folder, onerror=_raise)  # Path.rglob leaves out what it can't list
-    files = sorted(Path(place, name) for place, _, names in listed for name in names)
-    return {
-        file.relative_to(folder).as_posix(): [file.stat().st_size, _crc32c(file)]
-        for file in files
-        if file.name != _CHECKSUMS
+def _items(state: Mapping[str, Saved]) -> Any:
+    """Returns the items of a checkpoint. Checksums are ours: Orbax misses changed numbers."""
+    stored = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
+    described = {
+        name: msgspec.structs.replace(saved.entry, checksum=_checksum(stored[name]))
+        if name in stored
+        else saved.entry
+        for name, saved in state.items()
     }
+    objects = {"version": VERSION, "entries": msgspec.to_builtins(described, enc_hook=plain)}
+    items = {"objects": orbax().args.JsonSave(objects)}
+    if stored:
+        items["arrays"] = orbax().args.PyTreeSave(stored)
+    return orbax().args.Composite(**items)
 
 
-def _raise(error: OSError) -> NoReturn:
-    raise error
-
-
-def _crc32c(path: Path) -> int:
-    checksum: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            checksum.update(chunk)
-    return int.from_bytes(checksum.digest())
-
-
-def _require_undamaged(path: Path, place: Path) -> None:
-    """Checks all files. Orbax prints the traces of its threads when it meets a damaged one."""
-    if not is_checkpoint(place):
-        raise _damaged(path, "it was not written by distlab.train")
-    for name, (size, checksum) in _known_checksums(path, place).items():
-        file = place / name
-        if not file.is_file():
-            raise _damaged(path, f"its file {name} is missing")
-        if (found := file.stat().st_size) != size:
-            raise _damaged(path, f"its file {name} has {found} of {size} bytes")
-        if _crc32c(file) != checksum:
-            raise _damaged(path, f"its file {name} was changed")
-
-
-def _known_checksums(path: Path, place: Path) -> dict[str, tuple[int, int]]:
-    text = (place / _CHECKSUMS).read_bytes()
-    try:
-        known = msgspec.json.decode(text, type=dict[str, tuple[int, int]])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(
-            path, f"its file {_CHECKSUMS} has no checksums ({shown_clause(error)})"
-        ) from error
-    if not known:
-        raise _damaged(path, f"its file {_CHECKSUMS} has no checksums, but {{}}")
-    return known
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 @contextmanager
-def _damage_as_error(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
+    if re.search(r"[\[\]*?]", str(path)):
+        raise ArgumentValueError(
+            f"Orbax can't read checkpoints whose path has [, ], * or ?, got {path}. Choose another "
+            "name."
+        )
     try:
-        yield
+        with _one_at_a_time:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not is_checkpoint(path):
+                raise CheckpointError(
+                    f"{path} exists and is no checkpoint, so none is written there. Remove it, or "
+                    "choose another name."
+                )
+            yield
+    except DistlabError:
+        raise
+    except Exception as error:  # Orbax and TensorStore raise errors of many types
+        for new in (path.name, f"{path.name}.new"):
+            shutil.rmtree(path.with_name(f"{new}{_UNFINISHED}"), ignore_errors=True)
+        raise CheckpointError(
+            f"{path} could not be written: {shown_clause(error)}. Free space on the disk, or "
+            "choose another folder; earlier checkpoints are as they were."
+        ) from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    try:
+        with _one_at_a_time:
+            yield _checkpointer(group.current())
     except DistlabError:
         raise
     except Exception as error:  # Orbax, TensorStore and JSON raise errors of many types
@@ -404,59 +289,44 @@ def _damaged(path: Path, why: str) -> DataLossError:
     )
 
 
-def plain(value: Any) -> Any:
-    """Returns a NumPy number in a state as JSON's."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
-
-
 @cache
-def _orbax() -> Any:
+def orbax() -> Any:
+    """Returns Orbax, imported when a checkpoint is first written or read."""
     try:
-        import orbax.checkpoint as orbax
+        import orbax.checkpoint as library
     except ImportError as error:
         raise MissingExtraError(
             "Checkpoints need Orbax, which is not installed. Run: pip install 'distlab[checkpoint]'"
         ) from error
-    return orbax
-
-
-def _checkpointer() -> Any:
-    return _checkpointer_of(group.current())
+    return library
 
 
 @lru_cache(maxsize=1)
-def _checkpointer_of(processes: ProcessGroup | None) -> Any:
-    """Returns the checkpointer of this process among others, which change with a restart."""
-    orbax = _orbax()
-    _forget_connection()
-    # The arrays are copies already, and no other registration of handlers must change the format.
-    registry = orbax.type_handlers.create_type_handler_registry(
-        (np.ndarray, orbax.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),
-        (jax.Array, orbax.type_handlers.ArrayHandler()),  # Orbax warns where it has none
-    )
+def _of_this_process(processes: ProcessGroup | None) -> dict[str, Any]:
+    """Returns options by which a process writes and reads alone: Orbax would have all meet."""
     if processes is None:
-        options: dict[str, Any] = {}
-        composite = orbax.CompositeOptions()
-    else:  # one process writes, and each reads: Orbax would have all of them meet
-        here = jax.process_index()
-        alone = orbax.options.MultiprocessingOptions(
-            primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"distlab{here}"
-        )
-        options = {"multiprocessing_options": alone}
-        composite = orbax.CompositeOptions(multiprocessing_options=alone)
-    return orbax.Checkpointer(
-        orbax.CompositeCheckpointHandler(
-            composite_options=composite,
-            arrays=orbax.PyTreeCheckpointHandler(type_handler_registry=registry, **options),
-            objects=orbax.JsonCheckpointHandler(**options),
-        ),
-        **options,
-    )
-
-
-def _forget_connection() -> None:
-    """Lets Orbax connect anew: it keeps its first connection, also to processes that were left."""
-    with suppress(ImportError, AttributeError):
+        return {}
+    with suppress(ImportError, AttributeError):  # its first connection, perhaps to processes left
         from orbax.checkpoint._src.futures import signaling_client
 
         signaling_client.get_signaling_client.cache_clear()
+    here = jax.process_index()
+    alone = orbax().options.MultiprocessingOptions(
+        primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"distlab{here}"
+    )
+    return {"multiprocessing_options": alone}
+
+
+def _handlers(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "arrays": orbax().PyTreeCheckpointHandler(**options),
+        "objects": orbax().JsonCheckpointHandler(**options),
+    }
+
+
+@lru_cache(maxsize=1)
+def _checkpointer(processes: ProcessGroup | None) -> Any:
+    options = _of_this_process(processes)
+    composite = orbax().CompositeOptions(**options)
+    handler = orbax().CompositeCheckpointHandler(composite_options=composite, **_handlers(options))
+    return orbax().Checkpointer(handler, **options)

@@ -1,4 +1,4 @@
-"""The kinds of leaves: what a checkpoint holds of each, and how it comes back."""
+"""Kinds of leaves: each is saved as an entry, perhaps with an array, and restored from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distlab.integrations.orbax.workers import own_entry, workers_fault
 from distlab.text.shown import shown
 
 Put: TypeAlias = Callable[[], Any]
-"""Puts a restored value in its place, and returns what takes the place of the leaf."""
+"""Puts a restored value in its place, and returns the leaf or its replacement."""
 
 NUMBERS: Final = (bool, int, float)
 
@@ -33,10 +33,6 @@ class Kind(ABC):
     @abstractmethod
     def fault(self, leaf: Any, entry: Entry) -> str:
         """Returns why a leaf can't be restored from an entry; empty where it can."""
-
-    def hint(self, leaf: Any, entry: Entry) -> str:  # noqa: ARG002
-        """Returns what to do about a fault, beyond what helps with any; empty for nothing."""
-        return ""
 
     @abstractmethod
     def placed(self, leaf: Any, entry: Entry, array: np.ndarray | None) -> Put:
@@ -86,7 +82,7 @@ class Position(Kind):
         return Saved(Entry("position", value=state))
 
     def fault(self, leaf: Any, entry: Entry) -> str:  # noqa: ARG002
-        """Whether the position is one of this pipeline, the iterator will see."""
+        """The iterator itself checks that the position is one of its pipeline."""
         if entry.kind != "position":
             return f"is an iterator here, and {entry} in the checkpoint"
         return workers_fault(entry)
@@ -134,7 +130,7 @@ class Generator(Kind):
 
 @final
 class Refused(Kind):
-    """What can't be saved, and must not be lost in silence.
+    """Types that can't be saved, and must not be lost in silence.
 
     Args:
       types: The types.

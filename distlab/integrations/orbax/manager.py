@@ -1,33 +1,24 @@
-"""Several checkpoints in a folder, of which the newest are kept."""
+"""Several checkpoints in a folder, of which the newest are kept, and how to read one's arrays."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.integrations.orbax import files
-from distlab.integrations.orbax.checkpoint import Checkpoint, used_folders
-from distlab.integrations.orbax.options import CheckpointOptions, absolute
-from distlab.integrations.orbax.workers import is_writer
+from distlab.integrations.orbax.checkpoint import Checkpoint
+from distlab.integrations.orbax.status import CheckpointOptions
 from distlab.text.counts import is_number, is_positive_count
 from distlab.text.shown import shown
-from distlab.uncopied import Uncopied
-from distlab.user_code import warn
-
-_NAME: Final = re.compile(r"[^/\\\0]+")
-_SECONDS_AN_HOUR: Final = 3600
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @final
-class CheckpointManager(Uncopied):
+class CheckpointManager:
     """Keeps the newest checkpoints of a folder (`tf.train.CheckpointManager`).
 
     Args:
@@ -68,12 +59,6 @@ class CheckpointManager(Uncopied):
       (True, 1.0)
     """
 
-    _uncopied = (
-        "A CheckpointManager can't be copied or pickled: two would remove each other's "
-        "checkpoints. Make one of another folder, dl.train.CheckpointManager(checkpoint, folder, "
-        "max_to_keep)."
-    )
-
     def __init__(  # noqa: PLR0917 - TensorFlow's order
         self,
         checkpoint: Checkpoint,
@@ -113,35 +98,22 @@ class CheckpointManager(Uncopied):
                 "checkpoint_interval counts steps, so it needs step_counter: the variable that "
                 "counts them, or a function that returns their number."
             )
-        if init_fn is not None and not callable(init_fn):
-            raise ArgumentTypeError(
-                f"init_fn must be a function or None, got {shown(init_fn)}. Write for example "
-                "init_fn=lambda: weights.assign(start)."
-            )
-        first: Any = checkpoint_name
-        if not isinstance(first, str) or not _NAME.fullmatch(first):
-            raise ArgumentValueError(
-                f"checkpoint_name must be the first part of a folder's name, got {shown(first)}. "
-                "Write for example checkpoint_name='ckpt', and the folder as directory."
-            )
         self.checkpoint = checkpoint
         self.checkpoint_interval = checkpoint_interval
-        self._folder = absolute(directory)
-        _require_folder(self._folder)
-        self._name = checkpoint_name
+        folder = files.absolute(directory)
+        files.found(folder)  # refuses a file
+        self._folder = files.Folder(
+            folder, checkpoint_name, max_to_keep, keep_checkpoint_every_n_hours, keep_every
+        )
         self._step_counter = step_counter
         self._init_fn = init_fn
-        self._max_to_keep = max_to_keep
-        self._every_hours = keep_checkpoint_every_n_hours
-        self._every_number = keep_every
         self._options = CheckpointOptions(enable_async=enable_async)
         self._last_step: int | None = None
-        self._strange: set[Path] | None = None
 
     @property
     def directory(self) -> str:
         """The folder's path."""
-        return str(self._folder)
+        return str(self._folder.path)
 
     @property
     def checkpoints(self) -> list[str]:
@@ -151,7 +123,7 @@ class CheckpointManager(Uncopied):
           CheckpointError: The thread that writes one could not.
         """
         self.sync()  # one that is being written is the newest
-        return [str(path) for path in _whole(self._folder, self._name)]
+        return [str(path) for path in files.found(self._folder.path, self._folder.name)]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -177,13 +149,8 @@ class CheckpointManager(Uncopied):
           The checkpoint's path; None where nothing was done.
 
         Raises:
-          CheckpointError: It could not be written, or another process is saving to the folder; no
-            other one was removed.
+          CheckpointError: It could not be written; no other one was removed.
           ArgumentValueError: The number is none, or negative.
-
-        Warns:
-          RuntimeWarning: It replaces or removes a checkpoint of an earlier program, and this one
-            has restored none of the folder's.
 
         Example:
           >>> import distlab as dl
@@ -201,28 +168,17 @@ class CheckpointManager(Uncopied):
             assert step is not None
             if step - self._last_step < self.checkpoint_interval:
                 return None
-        number = (
-            self.checkpoint.save_counter + 1
-            if checkpoint_number is None
-            else _whole_number("checkpoint_number", checkpoint_number)
+        checkpoint = self.checkpoint
+        if checkpoint_number is not None:
+            checkpoint_number = _whole_number("checkpoint_number", checkpoint_number)
+        checkpoint.save_counter += 1  # a save that fails, or is interrupted, uses its number up
+        number = checkpoint.save_counter if checkpoint_number is None else checkpoint_number
+        checkpoint.write_by(
+            lambda state: self._folder.write(number, state),
+            self._options if options is None else options,
         )
-        path = self._folder / f"{self._name}-{number}"
-        self.checkpoint.sync()
-        _require_folder(self._folder)
-        self._warn_of_loss(path)
-        before = self.checkpoint.save_counter
-        self.checkpoint.save_counter = before + 1
-        try:
-            written = self.checkpoint.write_within(
-                path,
-                self._options if options is None else options,
-                lambda: self._adding(path),
-            )
-        except BaseException:
-            self.checkpoint.save_counter = before
-            raise
         self._last_step = step
-        return written
+        return str(self._folder.path / self._folder.build_name(number))
 
     def restore_latest(self, *, partial: bool = False) -> str | None:
         """Restores the newest checkpoint.
@@ -270,66 +226,9 @@ class CheckpointManager(Uncopied):
         return None if counter is None else _whole_number("step_counter", counter)
 
     def remove_all(self) -> None:
-        """Removes all its checkpoints, and what killed processes left of them.
-
-        Raises:
-          CheckpointError: Another process is saving to the folder.
-        """
-        self.sync()
-        with files.alone(self._folder, self._name):
-            for path in _whole(self._folder, self._name):
-                files.remove(path)
-            self._remove_unfinished()
-
-    def _warn_of_loss(self, newest: Path) -> None:
-        """Warns before the first checkpoint is lost that another program left in the folder."""
-        if self._strange is None:
-            known = self._folder in used_folders
-            self._strange = set() if known else set(_whole(self._folder, self._name))
-        if not self._strange or not is_writer():
-            return
-        lost = self._strange.intersection([newest, *self._old(newest)])
-        if not lost:
-            return
-        self._strange = set()  # once is enough
-        first = min(lost, key=lambda path: _number(path.name, self._name) or 0)
-        warn(
-            f"A program that starts again restores its checkpoints before it saves, and {first} "
-            f"of an earlier one is {'replaced' if first == newest else 'removed'} now. Call "
-            "restore_or_initialize() before the first save, or save to another folder.",
-            RuntimeWarning,
-        )
-
-    @contextmanager
-    def _adding(self, path: Path) -> Iterator[None]:
-        """Removes what is not to be kept, before and after a checkpoint is written."""
-        with files.alone(self._folder, self._name):
-            self._remove_unfinished()
-            yield
-            for old in self._old(path):
-                files.remove(old)
-
-    def _remove_unfinished(self) -> None:
-        files.remove_unfinished(self._folder, lambda name: _number(name, self._name) is not None)
-
-    def _old(self, newest: Path) -> list[Path]:
-        """Returns the checkpoints that are not to be kept, once a newer one is whole."""
-        if self._max_to_keep is None:
-            return []
-        kept_ns, old = None, []
-        older = [path for path in _whole(self._folder, self._name) if path != newest]
-        for path in [*older, newest][: -int(self._max_to_keep)]:
-            number = _number(path.name, self._name) or 0
-            if self._every_number is not None and number % self._every_number == 0:
-                continue
-            if self._every_hours is not None:
-                written_ns = files.time_of(path)
-                least_ns = self._every_hours * _SECONDS_AN_HOUR * _NANOSECONDS
-                if kept_ns is None or written_ns - kept_ns >= least_ns:
-                    kept_ns = written_ns
-                    continue
-            old.append(path)
-        return old
+        """Removes all its checkpoints."""
+        for path in self.checkpoints:
+            files.remove(Path(path))
 
 
 def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
@@ -350,27 +249,78 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
       >>> dl.train.latest_checkpoint("checkpoints") == path
       True
     """
-    folder = absolute(checkpoint_dir)
-    _require_folder(folder)
-    found = _whole(folder, None)
+    found = files.found(files.absolute(checkpoint_dir))
     return str(found[-1]) if found else None
 
 
-def _whole(folder: Path, name: str | None) -> list[Path]:
-    """Returns the whole checkpoints of a folder, the oldest first."""
-    if not folder.exists():
-        return []
-    paths = [path for path in folder.iterdir() if _number(path.name, name) is not None]
-    whole = [path for path in paths if files.is_checkpoint(path)]
-    return sorted(whole, key=lambda path: (files.time_of(path), _number(path.name, name)))
+def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
+    """Returns the name and shape of each array in a checkpoint (`tf.train.list_variables`).
+
+    Args:
+      ckpt_dir_or_file: The checkpoint's path, or the folder of which the newest one is meant.
+
+    Raises:
+      NotFoundError: There is no such path.
+      ArgumentValueError: The folder has no checkpoint.
+      DataLossError: The checkpoint is damaged.
+
+    Example:
+      >>> import distlab as dl
+      >>> model = {"kernel": dl.Variable([[1.0, 2.0]]), "bias": dl.Variable([0.0])}
+      >>> path = dl.train.Checkpoint(model=model).save("checkpoints/ckpt")
+      >>> dl.train.list_variables(path)
+      [('model/bias', [1]), ('model/kernel', [1, 2])]
+      >>> dl.train.list_variables("checkpoints") == dl.train.list_variables(path)
+      True
+    """
+    entries = files.entries(_checkpoint_at(ckpt_dir_or_file))
+    return sorted((name, list(entry.shape)) for name, entry in entries.items() if entry.has_array)
 
 
-def _number(folder: str, name: str | None) -> int | None:
-    """Returns the number of a checkpoint; None for another name."""
-    found = re.fullmatch(r"(.*)-(\d+)", folder)
-    if found is None or (name is not None and found[1] != name):
-        return None
-    return int(found[2])
+def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> np.ndarray[Any, Any]:
+    """Returns an array in a checkpoint (`tf.train.load_variable`).
+
+    Args:
+      ckpt_dir_or_file: The checkpoint's path, or the folder of which the newest one is meant.
+      name: One of the names that `list_variables` returns.
+
+    Raises:
+      NotFoundError: There is no such path.
+      ArgumentValueError: The folder has no checkpoint, or the checkpoint no array of that name.
+      DataLossError: The checkpoint is damaged.
+
+    Example:
+      >>> import distlab as dl
+      >>> path = dl.train.Checkpoint(bias=dl.Variable([0.5])).save("checkpoints/ckpt")
+      >>> dl.train.load_variable(path, "bias").tolist()
+      [0.5]
+      >>> dl.train.load_variable("checkpoints", "bias").tolist()
+      [0.5]
+    """
+    path = _checkpoint_at(ckpt_dir_or_file)
+    entries = files.entries(path)
+    names = sorted(known for known, entry in entries.items() if entry.has_array)
+    if name not in names:
+        has = f"It has {', '.join(names)[:400]}" if names else "It has none"
+        raise ArgumentValueError(
+            f"{path} has no array {shown(name)}. {has}. Pass one of the names that "
+            "dl.train.list_variables returns."
+        )
+    return files.arrays(path, entries, [name])[name]
+
+
+def _checkpoint_at(path: str | os.PathLike[str]) -> Path:
+    """Returns the path of a checkpoint, which is the newest one of a folder of checkpoints."""
+    place = files.absolute(path)
+    if not place.is_dir() or (place / "objects").exists():
+        return place
+    newest = latest_checkpoint(place)
+    if newest is None:
+        raise ArgumentValueError(
+            f"The folder {place} has no checkpoint <name>-<number>. Save one there first, or pass "
+            "the path of a checkpoint itself."
+        )
+    return Path(newest)
 
 
 def _whole_number(name: str, value: Any) -> int:
@@ -386,8 +336,3 @@ def _whole_number(name: str, value: Any) -> int:
             f"{name}=step, a variable that counts steps."
         )
     return number
-
-
-def _require_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file, not a folder of checkpoints. Choose another.")

@@ -17,7 +17,8 @@ from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.processes import group
-from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
+from distlab.processes.preemption import StopPoint
+from distlab.text.counts import is_number
 from distlab.text.shown import shown
 
 RESTART_CODE: Final = 42
@@ -25,15 +26,16 @@ RESTART_CODE: Final = 42
 
 _COUNTER: Final = "checkpointed_runs"
 _SPARE_STEPS: Final = 6
-"""So many steps before the end of the grace period, as in TensorFlow, comes the last save."""
+"""The last save comes so many steps before the end of the grace period, as in TensorFlow."""
 _SPARE_SAVES: Final = 2
+_LEAST_STEP_SECONDS: Final = 1e-3
 
 Result = TypeVar("Result")
 
 
 @final
 class TerminationConfig:
-    """How a worker hears that it is taken away, and how it ends (`tf.distribute`'s).
+    """Configuration of a worker's preemption: its notice, and its end (`tf.distribute`'s).
 
     Args:
       termination_watcher_fn: Returns True once the worker is to be taken away. A thread calls it
@@ -70,20 +72,17 @@ class TerminationConfig:
         grace_period: float | None = None,
         save_fn: Callable[..., Any] | None = None,
     ) -> None:
-        functions = {
-            "termination_watcher_fn": termination_watcher_fn,
-            "exit_fn": exit_fn,
-            "save_fn": save_fn,
-        }
-        for name, function in functions.items():
+        for name, function in [
+            ("termination_watcher_fn", termination_watcher_fn),
+            ("exit_fn", exit_fn),
+            ("save_fn", save_fn),
+        ]:
             if function is not None and not callable(function):
                 raise ArgumentTypeError(
                     f"{name} must be a function or None, got {shown(function)}. Write for example "
                     f"{name}=lambda: ..."
                 )
-        seconds: Any = grace_period
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if seconds is not None and not (is_number and seconds >= 0):
+        if grace_period is not None and not (is_number(grace_period) and grace_period >= 0):
             raise ArgumentValueError(
                 f"grace_period must be a number of seconds, at least 0, or None, got "
                 f"{shown(grace_period)}. Leave it out to save and end at once."
@@ -152,19 +151,12 @@ class PreemptionCheckpointHandler:
         _check(cluster_resolver, checkpoint_or_checkpoint_manager, termination_config)
         self._manager = _manager_of(checkpoint_or_checkpoint_manager, checkpoint_dir)
         self._config = termination_config or TerminationConfig()
-        made = time.monotonic()
-        is_noticed = self._config.termination_watcher_fn
-        self._end_watching = watch_for_sigterm() if is_noticed is None else (lambda: None)
         self._runs = _restored_runs(self._manager)
-        self._first_run = self._runs
-        self._began = time.monotonic()
-        self._stop: StopAgreement | None = StopAgreement(
-            group.current(),
-            partial(sigterm_since, made) if is_noticed is None else is_noticed,
-            begun=self._runs,
-            is_slow=is_noticed is not None,
+        self._measured = time.monotonic(), self._runs
+        self._stop: StopPoint | None = StopPoint(
+            group.current(), self._config.termination_watcher_fn, begun=self._runs
         )
-        self._in_grace = False
+        self._until: float | None = None
 
     @property
     def total_run_calls(self) -> int:
@@ -230,6 +222,9 @@ class PreemptionCheckpointHandler:
 
     def _save(self, *args: Any, **kwargs: Any) -> None:
         assert self._stop is not None
+        grace = self._config.grace_period
+        if self._until is not None and self._train_on():
+            return
         began = time.monotonic()
         self._manager.checkpoint.checkpointed_runs = self._runs
         if self._config.save_fn is not None:
@@ -239,18 +234,24 @@ class PreemptionCheckpointHandler:
         else:
             self._manager.save(check_interval=False)
         self._manager.sync()
-        grace = self._config.grace_period
-        if grace and not self._in_grace:
-            self._in_grace = True
-            now = time.monotonic()
-            each = (began - self._began) / max(1, self._runs - self._first_run)
-            self._stop.go_on(max(0.0, grace - _SPARE_STEPS * each - _SPARE_SAVES * (now - began)))
+        if grace and self._until is None:
+            self._until = began + grace - _SPARE_SAVES * (time.monotonic() - began)
+            self._train_on()
             return
         self._stop.close()
         self._stop = None
-        self._end_watching()
         exit_now = self._config.exit_fn or partial(sys.exit, RESTART_CODE)
         exit_now()
+
+    def _train_on(self) -> bool:
+        """Goes on for half of the steps for which the grace period has time; False for none."""
+        assert self._stop is not None
+        assert self._until is not None
+        now, (since, runs) = time.monotonic(), self._measured
+        self._measured = now, self._runs
+        each = max(_LEAST_STEP_SECONDS, (now - since) / max(1, self._runs - runs))
+        left = self._until - now - _SPARE_STEPS * each
+        return self._stop.go_on(max(0, int(left / each / 2))) > 0
 
 
 def _check(resolver: Any, checkpoint: Any, config: Any) -> None:

@@ -1,4 +1,4 @@
-"""What restoring a checkpoint did: TensorFlow's status."""
+"""Options of saving, and the status of restoring: TensorFlow's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from distlab.errors import CheckpointMismatchError
+from distlab.errors import ArgumentTypeError, CheckpointMismatchError
+from distlab.text.flags import flag_refusal
 
 _MOST_LISTED: Final = 12
 
 
 @final
 @dataclass(frozen=True)
+class CheckpointOptions:
+    """Options of a save (`tf.train.CheckpointOptions`).
+
+    Attributes:
+      enable_async: Whether `save` and `write` return when the values are copied, and a thread
+        writes them. `sync()` waits for it, the next save does, and so does the end of the process.
+      experimental_enable_async_checkpoint: The same, under its first name.
+
+    Raises:
+      ArgumentTypeError: An option is neither True nor False.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.train.CheckpointOptions(enable_async=True)
+      >>> checkpoint = dl.train.Checkpoint(step=3)
+      >>> path = checkpoint.write("checkpoints/last", options)
+      >>> checkpoint.sync()
+    """
+
+    enable_async: bool = False
+    experimental_enable_async_checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
+        for name, value in vars(self).items():
+            if refusal := flag_refusal(name, value):
+                raise ArgumentTypeError(refusal)
+
+    @property
+    def in_background(self) -> bool:
+        """True if a thread writes."""
+        return self.enable_async or self.experimental_enable_async_checkpoint
+
+
+@final
+@dataclass(frozen=True)
 class CheckpointLoadStatus:
-    """What `Checkpoint.restore` did, with the assertions of TensorFlow's status.
+    """Result of `Checkpoint.restore`, with the assertions of TensorFlow's status.
 
     Attributes:
       restored: The number of values that were restored.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, final
 
 import jax
 import msgspec
@@ -17,15 +18,60 @@ from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup
+from distlab.threads import Thread
 
 OF_EACH_WORKER: Final = "workers"
 """The `dtype` of a position that is a list, with the entry of each worker's iterator."""
 
 _MEETING_SECONDS: Final = 300.0
-"""How long a worker waits for the others to save, too."""
+"""The longest wait for the others to save, too."""
 _WRITING_SECONDS: Final = 3600.0
-"""How long a worker waits until the chief has written."""
+"""The longest wait until the chief has written."""
 _POLL_SECONDS: Final = 0.5
+
+_running: set[Job] = set()
+
+
+@final
+class Job:
+    """A thread that calls a function once. The process does not end before it has.
+
+    Args:
+      function: The function.
+    """
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._error: BaseException | None = None
+        self._thread = Thread(self._run, name="distlab-checkpoint", daemon=False)
+        _running.add(self)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits for the end; raises what the function raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except BaseException as error:  # noqa: BLE001 - raised again by `wait`
+            self._error = error
+        finally:
+            _running.discard(self)
+
+
+def _finish() -> None:
+    for job in list(_running):
+        job.wait()
+
+
+# After this, and before handlers of `atexit`, Python starts no thread for Orbax any more, whose
+# own asynchronous saves are lost there.
+_register: Any = getattr(threading, "_register_atexit", None)
+if _register is not None:
+    _register(_finish)
 
 
 def is_writer() -> bool:
@@ -35,10 +81,10 @@ def is_writer() -> bool:
 
 
 def writing(write: Callable[[], None]) -> Callable[[], None]:
-    """Returns the function that writes a checkpoint in this process's part.
+    """Returns this process's part in writing a checkpoint; all must call it in the same order.
 
-    The chief's writes, and then tells the others, for whom it does not wait. Theirs waits until
-    it has, and raises the chief's error. All processes must call this in the same order.
+    The chief writes and publishes the outcome, without waiting for the others. They wait for it,
+    and raise the chief's error.
     """
     processes = group.current()
     if processes is None:
@@ -47,7 +93,7 @@ def writing(write: Callable[[], None]) -> Callable[[], None]:
     if not processes.is_chief:
         return lambda: _wait_for_chief(processes, key)
 
-    def write_and_tell() -> None:
+    def write_and_publish() -> None:
         fault = None
         try:
             write()
@@ -57,7 +103,7 @@ def writing(write: Callable[[], None]) -> Callable[[], None]:
         finally:
             processes.kv.set(key, msgspec.json.encode(fault).decode())
 
-    return write_and_tell
+    return write_and_publish
 
 
 def _wait_for_chief(processes: ProcessGroup, key: str) -> None:
@@ -80,7 +126,7 @@ def _wait_for_chief(processes: ProcessGroup, key: str) -> None:
 def with_all_positions(
     state: Mapping[str, Saved], encode: Callable[[Any], Any]
 ) -> dict[str, Saved]:
-    """Returns what a checkpoint holds, with the positions of all workers' iterators.
+    """Returns a state with the positions of all workers' iterators.
 
     Where the positions are equal, one is kept, so that any number of workers restores it.
     """

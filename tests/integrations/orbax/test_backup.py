@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -87,25 +86,6 @@ def test_backups_stay_when_asked_for(tmp_path: Path) -> None:
     assert float(x) == 1.0
 
 
-def test_a_restart_on_a_machine_whose_clock_is_behind_goes_on_at_the_last_backup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, clock = dl.Variable(0), time.time_ns
-
-    def train(seconds_behind: int) -> int:
-        monkeypatch.setattr(time, "time_ns", lambda: clock() - seconds_behind * 10**9)
-        checkpoint = dl.train.Checkpoint(x=x)
-        with dl.BackupAndRestore(checkpoint, tmp_path, delete_checkpoint=False) as backup:
-            restored = int(x)
-            for _ in range(2):
-                x.assign_add(1)
-                backup.step()
-        x.assign(0)
-        return restored
-
-    assert [train(behind) for behind in (0, 3600, 7200)] == [0, 2, 4]
-
-
 def test_wrong_uses_are_refused(tmp_path: Path) -> None:
     checkpoint = dl.train.Checkpoint(x=1)
     backup = dl.BackupAndRestore(checkpoint, tmp_path)
@@ -117,31 +97,3 @@ def test_wrong_uses_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="is a file"):
         dl.BackupAndRestore(checkpoint, tmp_path / "file")
-
-
-def test_a_loop_over_the_dataset_in_place_of_the_iterator_is_warned_of_once(tmp_path: Path) -> None:
-    dataset = dl.data.Dataset.range(8).batch(2)
-    iterators = {"first": iter(dataset), "second": iter(dl.data.Dataset.range(3))}
-    checkpoint = dl.train.Checkpoint(total=dl.Variable(0), iterators=iterators)
-
-    def train() -> None:
-        with dl.BackupAndRestore(checkpoint, tmp_path) as backup:
-            for _ in dataset:
-                backup.step()
-
-    with pytest.warns(RuntimeWarning, match="read iterators/first, iterators/second") as caught:
-        train()
-    assert [Path(each.filename) for each in caught] == [Path(__file__)]
-
-
-def test_a_loop_that_reads_one_of_its_iterators_is_not_warned_of(tmp_path: Path) -> None:
-    dataset = dl.data.Dataset.range(8).batch(2)
-    iterators = {"first": iter(dataset), "second": iter(dataset)}
-    checkpoint = dl.train.Checkpoint(total=dl.Variable(0), iterators=iterators)
-    with dl.BackupAndRestore(checkpoint, tmp_path / "read") as backup:
-        batch = next(iterators["second"])
-        for _ in range(4):  # several steps with one batch
-            assert batch.shape == (2,)
-            backup.step()
-    with dl.BackupAndRestore(dl.train.Checkpoint(total=1.0), tmp_path / "none") as backup:
-        backup.step()

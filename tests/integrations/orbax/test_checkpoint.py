@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -100,35 +97,6 @@ def test_copies_without_a_common_value_need_as_many_replicas(tmp_path: Path) -> 
     assert [float(copy) for copy in same.values] == [0.0, 1.0, 2.0]
     with pytest.raises(CheckpointMismatchError, match="of which 3 were saved and there are 2 now"):
         dl.train.Checkpoint(own=make(2)[1]).restore(path)
-
-
-@pytest.mark.parametrize("name", ["run[lr=0.1]", "[!a]*", "what?"])
-def test_names_that_look_like_patterns_name_folders_and_checkpoints(
-    name: str, tmp_path: Path
-) -> None:
-    v = dl.Variable(jnp.arange(3.0))
-    for place in (tmp_path / name / "ckpt", tmp_path / name):
-        path = Path(dl.train.Checkpoint(v=v).save(place))
-        assert path == place.with_name(f"{place.name}-1")
-        other = dl.Variable(jnp.zeros(3))
-        dl.train.Checkpoint(v=other).restore(path)
-        assert other.numpy().tolist() == [0, 1, 2]
-        assert [p.name for p in place.parent.iterdir() if p.is_dir() and p.name != name] == [
-            path.name
-        ]
-
-
-def test_one_variable_can_t_take_two_values(tmp_path: Path) -> None:
-    a, b = dl.Variable(1.0), dl.Variable(2.0)
-    path = dl.train.Checkpoint(a=a, b=b).save(tmp_path / "ckpt")
-    one = dl.Variable(0.0)
-    with pytest.raises(CheckpointMismatchError, match="a and b are one variable here"):
-        dl.train.Checkpoint(a=one, b=one).restore(path)
-    assert float(one) == 0
-    b.assign(1.0)
-    path = dl.train.Checkpoint(a=a, b=b).save(tmp_path / "ckpt")
-    dl.train.Checkpoint(a=one, b=one).restore(path)
-    assert float(one) == 1
 
 
 def test_a_replicated_state_is_stored_once_and_restored_on_other_replicas(tmp_path: Path) -> None:
@@ -390,104 +358,3 @@ def test_a_replica_function_can_t_save_or_restore(eagerly: bool, tmp_path: Path)
     for verb in (lambda: checkpoint.save(tmp_path / "b"), lambda: checkpoint.restore(path)):
         with pytest.raises(dl.errors.ContextError, match="between the steps"):
             strategy_of(2).run(verb, options=options)
-
-
-def test_a_checkpoint_whose_files_can_t_all_be_listed_is_not_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where the process may open no more files: some had no checksum."""
-    listed = os.scandir
-
-    def few(path: Any) -> Any:
-        if str(path).endswith("/d"):
-            raise OSError(errno.EMFILE, "Too many open files", str(path))
-        return listed(path)
-
-    monkeypatch.setattr(os, "scandir", few)
-    with pytest.raises(dl.errors.CheckpointError, match=r"could not be written.*Too many open"):
-        dl.train.Checkpoint(x=dl.Variable(1.0)).save(tmp_path / "ckpt")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("checksums", ["{}", "null", "[]", '{"a": 1}', '{"a": [1]}', "{", "\udcff"])
-def test_a_file_of_checksums_without_any_is_damage(checksums: str, tmp_path: Path) -> None:
-    x = dl.Variable(1.0)
-    path = dl.train.Checkpoint(x=x).save(tmp_path / "ckpt")
-    damaged = checksums.encode("utf-8", "surrogateescape")
-    (Path(path) / "distlab_checksums.json").write_bytes(damaged)
-    with pytest.raises(dl.errors.DataLossError, match=r"distlab_checksums\.json has no checksums"):
-        dl.train.Checkpoint(x=x).restore(path)
-
-
-def test_a_checkpoint_whose_arrays_lie_elsewhere_is_restored(tmp_path: Path) -> None:
-    x = dl.Variable(1.0)
-    path = Path(dl.train.Checkpoint(x=x).save(tmp_path / "ckpt"))
-    (path / "arrays").rename(tmp_path / "elsewhere")
-    (path / "arrays").symlink_to(tmp_path / "elsewhere")
-    x.assign(2.0)
-    dl.train.Checkpoint(x=x).restore(path)
-    assert float(x) == 1.0
-    (tmp_path / "elsewhere").rename(tmp_path / "away")
-    with pytest.raises(dl.errors.DataLossError, match=r"its file arrays/.* is missing"):
-        dl.train.Checkpoint(x=x).restore(path)
-
-
-PLAIN: Final[dict[str, Callable[[], dict[str, Any]]]] = {
-    "array": lambda: {"state": jnp.zeros(2)},
-    "nest": lambda: {"state": {"w": jnp.zeros(2), "b": (1.0, "text")}, "step": 0},
-    "replicated": lambda: {"state": dl.MirroredStrategy(["CPU:0", "CPU:1"]).replicate(jnp.ones(2))},
-}
-
-
-@pytest.mark.parametrize("kind", PLAIN)
-def test_values_that_were_not_assigned_anew_are_warned_of_at_the_second_save(
-    kind: str, tmp_path: Path
-) -> None:
-    checkpoint = dl.train.Checkpoint(**PLAIN[kind]())
-    manager = dl.train.CheckpointManager(checkpoint, tmp_path)
-    manager.save()
-    with pytest.warns(RuntimeWarning, match="assign them before each save") as caught:
-        manager.save()
-    assert [Path(each.filename) for each in caught] == [Path(__file__)]
-    manager.save()
-    checkpoint.save(tmp_path / "own")
-
-
-@pytest.mark.parametrize("kind", PLAIN)
-@pytest.mark.parametrize("how", ["assigned", "assigned later", "changed in the nest", "restored"])
-def test_values_that_were_assigned_anew_may_be_saved_again(
-    how: str, kind: str, tmp_path: Path
-) -> None:
-    nest = {"inner": PLAIN[kind]()}
-    checkpoint = dl.train.Checkpoint(nest=nest)
-    if how == "assigned":
-        checkpoint.nest = PLAIN[kind]()
-    path = checkpoint.save(tmp_path / "own")
-    if how == "assigned later":
-        checkpoint.nest = PLAIN[kind]()
-    elif how == "changed in the nest":
-        nest["inner"]["state"] = jnp.ones(3)
-    elif how == "restored":
-        checkpoint.restore(path)
-    for _ in range(2):  # the last one, too, after the loop
-        checkpoint.save(tmp_path / "own")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: dl.Variable(1.0),
-        lambda: np.zeros(2),  # may be written to in place
-        lambda: iter(dl.data.Dataset.range(3)),
-        lambda: np.random.default_rng(0),
-        lambda: nnx.Linear(2, 2, rngs=nnx.Rngs(0)),
-        lambda: dl.train.Checkpoint(v=dl.Variable(1.0)),
-    ],
-    ids=["variable", "array of NumPy", "iterator", "generator", "model", "checkpoint"],
-)
-def test_objects_that_change_in_place_may_be_saved_again(
-    make: Callable[[], Any], tmp_path: Path
-) -> None:
-    checkpoint = dl.train.Checkpoint(state=jnp.zeros(2), other=make())
-    for _ in range(3):
-        checkpoint.save(tmp_path / "own")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from distlab.errors import (
     DataLossError,
     NotFoundError,
 )
-from distlab.integrations.orbax import files
-from distlab.integrations.orbax.checkpoint import used_folders
 
 
 def names(manager: dl.train.CheckpointManager) -> list[str]:
@@ -57,33 +54,6 @@ def test_the_newest_is_the_last_one_saved_whatever_its_number(tmp_path: Path) ->
     step.assign(0)
     assert str(manager.restore_latest()).endswith("ckpt-3")
     assert int(step) == 3
-
-
-def test_the_newest_is_the_last_one_saved_though_a_clock_is_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step, manager = managed(tmp_path, max_to_keep=2)
-    manager.save()
-    clock = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: clock() - 3600 * 10**9)
-    for number in (2, 3):
-        step.assign(number)
-        assert manager.save() == manager.latest_checkpoint == dl.train.latest_checkpoint(tmp_path)
-    assert names(manager) == ["ckpt-2", "ckpt-3"]
-    step.assign(0)
-    manager.restore_latest()
-    assert int(step) == 3
-
-
-def test_the_checkpoint_just_written_stays_whatever_times_the_others_claim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, manager = managed(tmp_path, max_to_keep=1)
-    manager.save()
-    time_of = files.time_of
-    monkeypatch.setattr(files, "time_of", lambda path: -time_of(path))
-    manager.save()
-    assert names(manager) == ["ckpt-2"]
 
 
 def test_saving_a_number_again_replaces_the_checkpoint(tmp_path: Path) -> None:
@@ -189,7 +159,7 @@ def test_a_damaged_checkpoint_is_not_taken_for_a_folder_of_others(tmp_path: Path
     _, manager = managed(tmp_path)
     path = manager.save()
     assert path is not None
-    (Path(path) / "distlab_checksums.json").unlink()
+    (Path(path) / "_CHECKPOINT_METADATA").unlink()
     with pytest.raises(DataLossError, match="or it is damaged"):
         dl.train.list_variables(path)
     with pytest.raises(ArgumentValueError, match="has no checkpoint"):
@@ -292,60 +262,3 @@ def test_wrong_arguments_are_refused(
         dl.train.CheckpointManager(**given | options)
     with pytest.raises(ArgumentTypeError, match=r"must be dl\.train\.CheckpointOptions"):
         dl.train.Checkpoint(x=1).save(tmp_path / "a", options=5)
-
-
-def run_of_a_program(folder: Path, *, restore: str, **options: Any) -> None:
-    """Saves three checkpoints, as each program does that is started with this folder."""
-    used_folders.clear()
-    step, manager = managed(folder, **options)
-    if restore == "newest":
-        manager.restore_or_initialize()
-    elif restore == "TensorFlow's words":
-        manager.checkpoint.restore(dl.train.latest_checkpoint(folder))
-    for _ in range(3):
-        step.assign_add(1)
-        manager.save()
-
-
-@pytest.mark.parametrize(
-    ("options", "how"),
-    [
-        ({"max_to_keep": None}, "ckpt-1 of an earlier one is replaced"),
-        ({"max_to_keep": 1}, "ckpt-3 of an earlier one is removed"),
-        ({"checkpoint_name": "model"}, "model-1 of an earlier one is replaced"),
-    ],
-)
-def test_a_program_that_restores_nothing_is_warned_once_before_it_takes_an_earlier_ones_place(
-    options: dict[str, Any], how: str, tmp_path: Path
-) -> None:
-    run_of_a_program(tmp_path, restore="", **options)
-    with pytest.warns(RuntimeWarning, match=how) as caught:
-        run_of_a_program(tmp_path, restore="", **options)
-    assert [Path(each.filename) for each in caught] == [Path(__file__)]
-
-
-def test_an_earlier_programs_checkpoint_is_as_it_was_where_the_warning_is_an_error(
-    tmp_path: Path,
-) -> None:
-    run_of_a_program(tmp_path, restore="")
-    used_folders.clear()
-    step, manager = managed(tmp_path)
-    with pytest.raises(RuntimeWarning, match="ckpt-1 of an earlier one"):
-        manager.save()
-    assert manager.checkpoint.save_counter == 0
-    assert dl.train.load_variable(f"{tmp_path}/ckpt-1", "step") == 1
-    assert int(step) == 0
-
-
-@pytest.mark.parametrize("restore", ["newest", "TensorFlow's words"])
-def test_a_program_that_restores_and_one_with_another_name_lose_nothing_unknown(
-    restore: str, tmp_path: Path
-) -> None:
-    for _ in range(3):
-        run_of_a_program(tmp_path, restore=restore, max_to_keep=2)
-    run_of_a_program(tmp_path, restore="", checkpoint_name="other")
-    step, manager = managed(tmp_path / "again", max_to_keep=1)
-    for _ in range(2):  # as in a cell of a notebook
-        step.assign_add(1)
-        manager.save()
-        step, manager = managed(tmp_path / "again", max_to_keep=1)

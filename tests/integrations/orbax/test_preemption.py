@@ -95,7 +95,7 @@ def test_a_users_function_may_tell_of_the_end(tmp_path: Path) -> None:
 
 def test_with_a_grace_period_it_saves_trains_on_and_saves_again(tmp_path: Path) -> None:
     ended: list[int] = []
-    config = TerminationConfig(exit_fn=lambda: ended.append(1), grace_period=3)
+    config = TerminationConfig(exit_fn=lambda: ended.append(1), grace_period=1)
     checkpoint = dl.train.Checkpoint(n=0)
     handler = PreemptionCheckpointHandler(None, checkpoint, tmp_path, config)
     handler.run(lambda: None)
@@ -173,59 +173,61 @@ class Ended(Exception):
 def leave():
     raise Ended
 
-def train(told, limit):
-    checkpoint = dl.train.Checkpoint(seen=np.zeros(1))
+checkpoint = dl.train.Checkpoint(seen=np.zeros(1))
+if HOW == "handler":
     handler = dl.experimental.PreemptionCheckpointHandler(
         strategy.cluster_resolver,
         checkpoint,
         "checkpoints",
-        dl.experimental.TerminationConfig(exit_fn=leave),
+        dl.experimental.TerminationConfig(exit_fn=leave, grace_period=GRACE),
     )
-    first = handler.total_run_calls
-    if RANK == told:
-        os.kill(os.getpid(), signal.SIGTERM)
-    try:
-        while handler.total_run_calls < limit:
-            handler.run(pause.wait, 0.002 * (RANK + 1))
-            checkpoint.seen = checkpoint.seen + 1
-    except Ended:
-        pass
-    return first, handler.total_run_calls, checkpoint.seen.tolist()
-
-show("first", train(1, 10**6))
-show("second", train(0, 10**6))
-first = train(None, 0)
-show("restored", first)
-show("files", os.listdir("checkpoints"))
-
-checkpoint = dl.train.Checkpoint(n=0)
-with dl.BackupAndRestore(checkpoint, "backup", 10**6, save_before_preemption=True) as backup:
+    show("first", [handler.total_run_calls, checkpoint.seen.tolist()])
     if RANK == 1:
         os.kill(os.getpid(), signal.SIGTERM)
     try:
         while True:
-            pause.wait(0.003)
-            checkpoint.n += 1
-            backup.step()
-    except SystemExit as end:
-        show("backup", [end.code, checkpoint.n])
+            handler.run(pause.wait, 0.002 * (RANK + 1))
+            checkpoint.seen = checkpoint.seen + 1
+    except Ended:
+        show("last", [handler.total_run_calls, checkpoint.seen.tolist()])
+    show("saves", checkpoint.save_counter)
+else:
+    with dl.BackupAndRestore(checkpoint, "backup", 10**6, save_before_preemption=True) as backup:
+        if RANK == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            while True:
+                pause.wait(0.003)
+                checkpoint.seen = checkpoint.seen + 1
+                backup.step()
+        except SystemExit as end:
+            show("last", [end.code, *checkpoint.seen.tolist()])
 """
 
 
-def test_sigterm_on_one_worker_has_all_save_after_the_same_step(tmp_path: Path) -> None:
-    found: list[Outcome] = run_workers(
-        f"import os; os.chdir({str(tmp_path)!r})\n{PROGRAM}", workers=2
-    )
+def preempted(folder: Path, how: str, grace: int | None = None) -> dict[str, Any]:
+    """Runs a program on two workers, of which one is to be taken away; returns what both show."""
+    start = f"import os; os.chdir({str(folder)!r}); HOW, GRACE = {how!r}, {grace}\n"
+    found: list[Outcome] = run_workers(start + PROGRAM, workers=2)
     one, other = (outcome.shown for outcome in found)
     assert "raised" not in one
     assert one == other
-    first, runs, seen = one["first"]
-    assert (first, seen) == (0, [runs])
-    assert one["second"][0] == runs
-    assert one["second"][1] >= runs
-    assert one["restored"][0] == one["second"][1]
-    assert one["files"] == ["ckpt-2"]
-    code, steps = one["backup"]
+    assert [outcome.code for outcome in found] == [0, 0]
+    return dict(one)
+
+
+def test_sigterm_on_one_worker_has_all_save_after_the_same_step(tmp_path: Path) -> None:
+    first = preempted(tmp_path, "handler")
+    runs, seen = first["last"]
+    assert first["first"] == [0, [0.0]]
+    assert seen == [runs]
+    second = preempted(tmp_path, "handler", grace=1)
+    assert second["first"] == [runs, seen]
+    assert second["last"][0] > runs
+    assert second["saves"] == first["saves"] + 2
+
+
+def test_backups_are_saved_before_preemption_by_all_workers(tmp_path: Path) -> None:
+    code, steps = preempted(tmp_path, "backup")["last"]
     assert code == 42
     assert steps > 0
-    assert [outcome.code for outcome in found] == [0, 0]
