@@ -1,9 +1,9 @@
-"""Checks of what trainers, controllers and estimators are given."""
+"""Checks of the arguments of trainers, controllers and estimators."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from distlab.data import INFINITE_CARDINALITY, Dataset
@@ -39,15 +39,6 @@ def checked_total(name: str, value: Any) -> int:
     return total
 
 
-def require_iterable(name: str, value: Any) -> None:
-    """Checks that an argument can be iterated for batches."""
-    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
-        raise ArgumentTypeError(
-            f"{name} must be an iterable of batches, got {shown(value)}. Pass a distributed "
-            "dataset, or a distlab.data.Dataset."
-        )
-
-
 def require_end(dataset: Any) -> None:
     """Checks that data which is to be evaluated to its end has one, as far as it is known."""
     if isinstance(dataset, DistributedDataset):
@@ -68,7 +59,7 @@ def require_function(name: str, value: Any) -> None:
 
 
 def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Returns an argument that is an iterable of functions as a tuple; of None, without any."""
+    """Returns an iterable of functions as a tuple; an empty tuple for None."""
     try:
         functions = () if value is None else tuple(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What an Estimator is told: its configuration, and what its functions return."""
+"""Estimator configuration and results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModeKeys:
 @final
 @dataclass(frozen=True)
 class RunConfig:
-    """How and where an Estimator runs (`tf.estimator.RunConfig`).
+    """Configuration of an Estimator (`tf.estimator.RunConfig`).
 
     Attributes:
       model_dir: The folder of the checkpoints.
@@ -71,7 +71,7 @@ class RunConfig:
 @final
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function returns (`tf.estimator.EstimatorSpec`).
+    """Result of a model function (`tf.estimator.EstimatorSpec`).
 
     Attributes:
       mode: The mode that it was called with.

@@ -1,45 +1,16 @@
-"""What a `Controller` runs: trainers and evaluators, in the manner of Orbit."""
+"""Trainers and evaluators for a `Controller`, in the manner of Orbit."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any
 
-from distlab.errors import ContextError, OutOfRangeError
-from distlab.training.checks import require_count, require_end, require_iterable
-from distlab.training.watch import Watch
-from distlab.user_code import warn
+from distlab.errors import OutOfRangeError
+from distlab.training.checks import require_count, require_end
 
 Outputs = dict[str, Any] | None
 """Results by name: numbers, or arrays of shape ()."""
-
-_UNREAD_STEPS: Final = 100
-"""After how many steps that read nothing `evaluate` says when it ends."""
-
-
-@final
-class _SetByInit:
-    """Stands for an attribute until `__init__` sets it, and tells who reads it what is missing.
-
-    Args:
-      base: The class whose `__init__` sets it.
-      argument: What that takes.
-    """
-
-    def __init__(self, base: str, argument: str) -> None:
-        self._base, self._argument = base, argument
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        if instance is None:
-            return self
-        raise ContextError(
-            f"{owner.__name__} has no {self._name}, because its __init__ did not call that of "
-            f"{self._base}. Call super().__init__({self._argument}) in it."
-        )
 
 
 class StandardTrainer(ABC):
@@ -53,9 +24,6 @@ class StandardTrainer(ABC):
 
     Attributes:
       train_iterator: The iterator over it.
-
-    Raises:
-      ArgumentTypeError: `train_dataset` is no iterable of batches.
 
     Example:
       >>> import distlab as dl
@@ -74,11 +42,7 @@ class StandardTrainer(ABC):
       {'steps': 3}
     """
 
-    if not TYPE_CHECKING:
-        train_iterator = _SetByInit("StandardTrainer", "train_dataset")
-
     def __init__(self, train_dataset: Iterable[Any]) -> None:
-        require_iterable("train_dataset", train_dataset)
         self.train_iterator: Iterator[Any] = iter(train_dataset)
 
     @abstractmethod
@@ -108,36 +72,19 @@ class StandardTrainer(ABC):
           The result of `train_loop_end`.
 
         Raises:
-          OutOfRangeError: The dataset has ended, or a step read all of it.
-          ContextError: The subclass's `__init__` did not call that of this class.
+          OutOfRangeError: The dataset has ended.
         """
         require_count("num_steps", num_steps)
         self.train_loop_begin()
-        watch = self._watched()
         for number in range(num_steps):
             try:
-                self.train_step(watch.iterator)
+                self.train_step(self.train_iterator)
             except StopIteration:
                 raise OutOfRangeError(
                     f"The training data ended after {number} of {num_steps} steps. Call repeat() "
                     "on the dataset, or train fewer steps."
                 ) from None
-            watch.count()
-            if watch.over and (watch.took == 0 or number + 1 < num_steps):
-                raise OutOfRangeError(
-                    "train_step takes one step, with next(iterator), and step "
-                    f"{number + 1} of {num_steps} read {watch.took} elements and the end of the "
-                    "training data. Leave the loop over the iterator, and the StopIteration at "
-                    "its end, to train(); call repeat() on the dataset for more steps."
-                )
         return self.train_loop_end()
-
-    def _watched(self) -> Watch:
-        """Returns what tells how far the steps have read the present iterator."""
-        watch: Watch | None = self.__dict__.get("_watch")
-        if watch is None or watch.source is not self.train_iterator:
-            watch = self._watch = Watch(self.train_iterator)
-        return watch
 
 
 class StandardEvaluator(ABC):
@@ -149,9 +96,6 @@ class StandardEvaluator(ABC):
 
     Args:
       eval_dataset: An iterable of elements, such as a distributed dataset.
-
-    Raises:
-      ArgumentTypeError: `eval_dataset` is no iterable of batches.
 
     Example:
       >>> import distlab as dl
@@ -172,25 +116,21 @@ class StandardEvaluator(ABC):
       ({'total': 10}, {'total': 1})
     """
 
-    if not TYPE_CHECKING:
-        eval_dataset = _SetByInit("StandardEvaluator", "eval_dataset")
-
     def __init__(self, eval_dataset: Iterable[Any]) -> None:
-        require_iterable("eval_dataset", eval_dataset)
         self.eval_dataset = eval_dataset
 
     @abstractmethod
     def eval_step(self, iterator: Iterator[Any]) -> Any:
         """Evaluates the next element of an iterator.
 
-        At the end of the data it lets the `StopIteration` of `next(iterator)` through. Where it
-        meets the end and returns, the evaluation ends, too.
+        At the end of the data it lets the `StopIteration` of `next(iterator)` through: an
+        evaluation of all data ends by it alone.
 
         Args:
           iterator: The iterator over the data.
 
         Returns:
-          What `eval_reduce` receives as `step_outputs`.
+          The `step_outputs` of `eval_reduce`.
         """
 
     def eval_begin(self) -> Any:
@@ -234,50 +174,19 @@ class StandardEvaluator(ABC):
 
         Raises:
           ArgumentValueError: `num_steps` is neither -1 nor a number of steps.
-          ContextError: The subclass's `__init__` did not call that of this class.
           InvalidArgumentError: All of the data is to be evaluated, and it has no end.
-
-        Warns:
-          RuntimeWarning: The first step read several elements and the end, or many steps have
-            read nothing where all of the data is to be evaluated.
         """
         if num_steps != -1:
             require_count("num_steps", num_steps)
         else:
             require_end(self.eval_dataset)
         state = self.eval_begin()
-        watch, taken = Watch(iter(self.eval_dataset)), 0
+        iterator, taken = iter(self.eval_dataset), 0
         while taken != num_steps:
             try:
-                outputs = self.eval_step(watch.iterator)
+                outputs = self.eval_step(iterator)
             except (StopIteration, OutOfRangeError):  # of `next`, and of `get_next`
-                break
-            watch.count()
-            if watch.over and watch.took == 0 and outputs is None:  # as good as `StopIteration`
                 break
             state = self.eval_reduce(state, outputs)
             taken += 1
-            if watch.over and taken != num_steps:
-                if watch.loops:
-                    _warn_of_loop(watch.took)
-                break
-            if num_steps == -1 and watch.unread == _UNREAD_STEPS:
-                _warn_of_unread()
         return self.eval_end() if state is None else self.eval_end(state)
-
-
-def _warn_of_loop(took: int) -> None:
-    warn(
-        f"eval_step evaluates one element, next(iterator), and the first one read all {took}. The "
-        "evaluation ends after it. Leave the loop over the iterator to evaluate().",
-        RuntimeWarning,
-    )
-
-
-def _warn_of_unread() -> None:
-    warn(
-        "evaluate() ends when eval_step meets the end of its iterator or raises StopIteration, and "
-        f"{_UNREAD_STEPS} steps have read nothing from the iterator. Call next(iterator) in "
-        "eval_step, or pass a number of steps.",
-        RuntimeWarning,
-    )
