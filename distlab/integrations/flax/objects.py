@@ -17,24 +17,28 @@ import contextlib
 import functools
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import StructureError
-from distlab.integrations.flax.outlines import Outlines, store, values_of
 from distlab.step.arguments.in_use import Use
 from distlab.step.jaxprs import operations as jaxprs
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
-"""What becomes of a replica's array: see the module."""
+"""The rule by which the replicas' arrays become one: see the module."""
 
 Path: TypeAlias = tuple[Any, ...]
 """The keys that lead from the tuple of all objects to a variable."""
+
+_SLOT: Final = "_raw_value" if "_raw_value" in nnx.Variable.__slots__ else "raw_value"
+"""The attribute of a variable that is its array; its name differs between versions of Flax."""
 
 
 @final
@@ -52,7 +56,6 @@ class NnxObjects:
         return _role(kind) is not None
 
     def __init__(self) -> None:
-        self._outlines: Outlines[NnxStructure] = Outlines()
         self._structures: weakref.WeakValueDictionary[int, NnxStructure]
         self._structures = weakref.WeakValueDictionary()
 
@@ -60,32 +63,33 @@ class NnxObjects:
         self, objects: Sequence[Any], use: Use
     ) -> tuple[NnxStructure, list[Any], Callable[[list[Any]], None]]:
         """Returns the objects' structure, their arrays, and what gives them new arrays."""
-        found = self._outlines.find(objects)
-        if found is not None:
-            use.begin(map(id, found.variables))
-            arrays = values_of(found.variables)
-            if arrays is not None:
-                return found.structure, arrays, functools.partial(store, found.variables)
-        else:
-            use.begin(id(part) for _, part in nnx.iter_graph(tuple(objects)))
-        graph, state = nnx.split(tuple(objects))
-        arrays, leaves = jax.tree.flatten(state)
-        structure = NnxStructure(graph, leaves)
+        nodes = nnx.graph.RefMap()
+        graph, flat = nnx.graph.flatten(tuple(objects), ref_index=nodes)
+        use.begin(map(id, nodes))
+        arrays, state = jax.tree.flatten(list(map(_value, flat.leaves)))
+        structure = NnxStructure(graph, state, flat.paths)
         # Programs are found at once by the structure that they were made with.
         with contextlib.suppress(TypeError):  # an attribute has no hash
             known = self._structures.setdefault(hash(structure), structure)
             structure = known if known == structure else structure
-        self._outlines.note(objects, structure, arrays)
-        return structure, arrays, functools.partial(_update, objects, structure)
-
-    def remembers(self, objects: Sequence[Any]) -> bool:
-        """Returns whether the objects need no split."""
-        return self._outlines.find(objects) is not None
+        return structure, arrays, functools.partial(_update, objects, structure, flat.leaves)
 
 
-def _update(objects: Sequence[Any], structure: NnxStructure, arrays: Sequence[Any]) -> None:
-    """Gives objects new arrays."""
-    nnx.update(tuple(objects), jax.tree.unflatten(structure.state, arrays))
+def _value(leaf: Any) -> Any:
+    return leaf.get_raw_value() if isinstance(leaf, nnx.Variable) else leaf
+
+
+def _update(
+    objects: Sequence[Any], structure: NnxStructure, leaves: Sequence[Any], arrays: Sequence[Any]
+) -> None:
+    """Gives objects new arrays: all of them, if an interrupt comes."""
+    plain = len(leaves) == len(arrays) and all(isinstance(leaf, nnx.Variable) for leaf in leaves)
+    if plain and all(type(array) is ConcreteArray for array in arrays):
+        # In C, where no interrupt comes between two of them.
+        deque(map(object.__setattr__, leaves, itertools.repeat(_SLOT), arrays), maxlen=0)
+        return
+    values = jax.tree.unflatten(structure.state, arrays)
+    nnx.update(tuple(objects), nnx.from_flat_state(zip(structure.paths, values, strict=True)))
 
 
 @functools.cache
@@ -97,49 +101,47 @@ def _role(kind: type) -> Literal["object", "state"] | None:
 
 @final
 class NnxStructure:
-    """What objects are but for the numbers in their arrays.
+    """The structure of objects: all but the numbers in their arrays.
 
     Args:
       graph: The objects' definition.
-      state: The structure of their state.
+      state: The structure of the list of their variables' values.
+      paths: The path of each variable.
 
     Attributes:
       graph: The objects' definition.
-      state: The structure of their state.
+      state: The structure of the list of their variables' values.
+      paths: The path of each variable.
     """
 
-    def __init__(self, graph: Any, state: Any) -> None:
+    def __init__(self, graph: Any, state: Any, paths: Sequence[Path]) -> None:
         self.graph = graph
         self.state = state
+        self.paths = paths
         self._kinds: list[Kind] | None = None
         self._hash: int | None = None
 
     @functools.cached_property
-    def paths(self) -> list[Path]:
+    def array_paths(self) -> list[Path]:
         """For each array the path of its variable."""
-        nest = jax.tree.unflatten(self.state, range(self.state.num_leaves))
-        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(nest)[0]]
-        return [tuple(itertools.takewhile(_is_name, path)) for path in paths]
-
-    def variables(self, objects: Sequence[Any]) -> list[Any]:
-        """Returns for each array what holds it in objects of this structure."""
-        nodes = dict(nnx.iter_graph(tuple(objects)))
-        return [nodes.get(tuple(key.key for key in path)) for path in self.paths]
+        counts = [child.num_leaves for child in self.state.children()]
+        return [path for path, n in zip(self.paths, counts, strict=True) for _ in range(n)]
 
     @property
     def labels(self) -> list[tuple[int, str]]:
         """For each array the number of its object, and its path in that."""
-        return [(path[0].key, "".join(map(_text, path[1:]))) for path in self.paths]
+        return [(path[0], "".join(map(_text, path[1:]))) for path in self.array_paths]
 
     def enter(self, arrays: Sequence[Any], examples: int | None) -> _Inside:
         """Returns one replica's objects."""
         if self._kinds is None:
-            self._kinds = _kinds(self.merged(arrays), self.paths)
+            self._kinds = _kinds(self.merged(arrays), self.array_paths)
         return _Inside(self, self._kinds, arrays, examples)
 
     def merged(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Returns new objects with arrays."""
-        objects: tuple[Any, ...] = nnx.merge(self.graph, jax.tree.unflatten(self.state, arrays))
+        values = jax.tree.unflatten(self.state, arrays)
+        objects: tuple[Any, ...] = nnx.graph.unflatten(self.graph, values)
         return objects
 
     def __eq__(self, other: object) -> bool:
@@ -180,8 +182,8 @@ class _Inside:
 
     def leave(self) -> list[Any]:
         """Returns the objects' arrays after the function, the same on all replicas."""
-        graph, state = nnx.split(tuple(self.objects))
-        after, structure = jax.tree.flatten(state)
+        graph, values = nnx.graph.flatten(tuple(self.objects), with_paths=False)
+        after, structure = jax.tree.flatten(values)
         if (graph, structure) != (self._structure.graph, self._structure.state):
             raise StructureError(
                 "A function that run compiles changes the arrays of Flax NNX objects in place, but "
@@ -254,13 +256,8 @@ def _kinds(objects: tuple[Any, ...], paths: Sequence[Path]) -> list[Kind]:
             return "key"
         return "averaged" if isinstance(node, nnx.BatchStat) else "same"
 
-    return [kind(nodes[tuple(key.key for key in path)]) for path in paths]
-
-
-def _is_name(key: Any) -> bool:
-    """Returns whether a key of JAX leads to a variable, and not into one."""
-    return isinstance(key, jax.tree_util.DictKey)
+    return [kind(nodes[path]) for path in paths]
 
 
 def _text(key: Any) -> str:
-    return f".{key.key}" if isinstance(key.key, str) else f"[{key.key}]"
+    return f".{key}" if isinstance(key, str) else f"[{key}]"
