@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from distlab.context import scopes
 from distlab.devices import thread_pool
 from distlab.events import sink
-from distlab.integrations.keras import hook
+from distlab.integrations.keras import patches as keras_patches
 
 if TYPE_CHECKING:
     from distlab._api import *  # noqa: F403 - the public names stand there, and only there
@@ -45,7 +45,7 @@ def _default_recorder() -> sink.Recorder:
 thread_pool.enlarge_at_import()
 scopes.set_default(_default_replica)
 sink.set_default(_default_recorder)
-hook.watch_for_keras()
+keras_patches.watch_for_keras()
 
 
 def __getattr__(name: str) -> Any:

@@ -252,10 +252,6 @@ class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
 
 
-class ScalarLossWarning(UserWarning):
-    """Keras doesn't divide a loss by the number of replicas: it is one number for all examples."""
-
-
 class DrawnOnceWarning(UserWarning):
     """A function draws random numbers of NumPy or Python, which it does once, as it is compiled."""
 

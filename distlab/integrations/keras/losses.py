@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,29 +13,13 @@ from keras.src.metrics.reduction_metrics import Mean, MeanMetricWrapper
 from keras.src.trainers.trainer import Trainer
 
 from distlab.context.replica_context import ReplicaContext
-from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.keras.patches import Function, patch
 from distlab.integrations.keras.replica import (
-    in_step,
     note_reduced,
     reduced_in,
     replica,
     share,
-    warn,
     weighs_examples,
-)
-
-_FUNCTION: Final = (
-    "A loss function returned one number for all examples of a replica, which Keras does not "
-    "divide by the number of replicas, also on TensorFlow. If it is a mean, loss and gradients are "
-    "{replicas} times those of one device: return a loss for each example, as "
-    'keras.ops.mean(..., axis=-1) does, or call dl.keras.weigh_by("examples") before the model is '
-    'made. If it is a sum, make it a keras.losses.Loss with reduction="sum".'
-)
-_METHOD: Final = (
-    "compute_loss returned a loss that Keras does not divide by the number of replicas, also on "
-    "TensorFlow. If it is a mean, loss and gradients are {replicas} times those of one device: "
-    'compute it with a keras.losses.Loss, or call dl.keras.weigh_by("examples") before the model '
-    "is made."
 )
 
 
@@ -79,7 +63,7 @@ def _patch_reductions() -> None:
             note_reduced()
             weighted = reduction == "mean_with_sample_weight" and sample_weight is not None
             if tuple(values.shape) == () and reduction != "sum":
-                return _of_one_number(values, _FUNCTION, context)
+                return _of_one_number(values)
             if weighted and weighs_examples():
                 return _over_all_weights(values, sample_weight, context)
             reduced = old(values, sample_weight, reduction)
@@ -117,13 +101,9 @@ def _patch_metrics() -> None:
         return update_state
 
 
-def _of_one_number(loss: Any, message: str, context: ReplicaContext) -> Any:
-    """Returns a replica's part of a loss that is one number already, which Keras does not scale."""
-    if weighs_examples():
-        return losses.scale_loss_for_distribution(loss)
-    if in_step():
-        warn(message.format(replicas=context.num_replicas_in_sync))
-    return loss
+def _of_one_number(loss: Any) -> Any:
+    """Returns a replica's part of a loss that is one number already: by examples, of a mean."""
+    return losses.scale_loss_for_distribution(loss) if weighs_examples() else loss
 
 
 def _over_all_weights(values: Any, sample_weight: Any, context: ReplicaContext) -> Any:
@@ -161,11 +141,10 @@ def _patch_trainer() -> None:
     @patch(Trainer, "_compute_loss")
     def _(old: Function) -> Function:
         def _compute_loss(self: Any, *args: Any, **options: Any) -> Any:
-            context = replica() if in_step() else None
-            if context is None or type(self).compute_loss is Trainer.compute_loss:
+            if not weighs_examples() or type(self).compute_loss is Trainer.compute_loss:
                 return old(self, *args, **options)
             loss, reduced = reduced_in(lambda: old(self, *args, **options))
-            return loss if reduced else _of_one_number(loss, _METHOD, context)
+            return loss if reduced else _of_one_number(loss)
 
         return _compute_loss
 

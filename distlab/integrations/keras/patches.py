@@ -1,25 +1,51 @@
-"""What distlab adds to Keras, once it has been imported."""
+"""Patches of Keras' functions, made once Keras has been imported."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from distlab.context import scopes
 from distlab.errors import UnsupportedError
-from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.hook import when_imported
+
+Function: TypeAlias = Callable[..., Any]
 
 _JAX: Final = "jax"
+_BACKENDS: Final = frozenset({"tensorflow", "torch", "jax", "openvino"})
 
 
-def prepare() -> None:
+def watch_for_keras() -> None:
+    """Prepares Keras for strategies: now if it has been imported, else when it is."""
+    when_imported("keras", "Model", _prepare, _explain)
+
+
+def patch(owner: Any, name: str) -> Callable[[Callable[[Function], Function]], None]:
+    """Replaces `owner.name` by what the decorated function makes of it, once."""
+
+    def replace(make: Callable[[Function], Function]) -> None:
+        old = getattr(owner, name)
+        if getattr(old, "_of_distlab", False):
+            return
+        new: Any = functools.wraps(old)(make(old))
+        new.__signature__ = inspect.signature(old)  # Keras reads those of constructors
+        new._of_distlab = True
+        setattr(owner, name, new)
+
+    return replace
+
+
+def _prepare() -> None:
     """Adds distlab's part to Keras on JAX; on other backends, an error in a strategy's scope."""
     import keras
 
     if keras.backend.backend() == _JAX:
+        from distlab.integrations.keras.callbacks import patch_epochs
         from distlab.integrations.keras.layers import patch_layers
         from distlab.integrations.keras.losses import patch_losses
         from distlab.integrations.keras.optimizers import patch_optimizers
-        from distlab.integrations.keras.resuming import patch_epochs
         from distlab.integrations.keras.trainer import patch_trainer
         from distlab.integrations.keras.variables import patch_variables
 
@@ -50,3 +76,12 @@ def _refuse(backend: str) -> None:
             old(self, *args, **options)
 
         return __init__
+
+
+def _explain(error: ImportError) -> None:
+    """Adds the backend to set, where the one that Keras asked for is not installed."""
+    if error.name in _BACKENDS:
+        error.add_note(
+            f"Keras asked for its backend {error.name!r}. distlab distributes Keras on JAX: set "
+            'KERAS_BACKEND=jax, or os.environ["KERAS_BACKEND"] = "jax", before keras is imported.'
+        )

@@ -1,14 +1,18 @@
-"""What Keras asks while a replica's step is traced: which replica this is, and what it weighs."""
+"""The replica whose step is traced, and the weights of replicas and examples."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.errors import ArgumentValueError
+from distlab.text.shown import shown
+
+_by_examples = False
 
 
 class _Thread(threading.local):
@@ -17,7 +21,6 @@ class _Thread(threading.local):
         self.empty = False
         self.added_up = False
         self.reduced = False
-        self.warnings: list[str] | None = None
 
 
 _thread = _Thread()
@@ -54,17 +57,6 @@ def added_up() -> bool:
     return _thread.added_up
 
 
-def in_step() -> bool:
-    """Returns whether this is a step of Keras', and not the user's own replica function."""
-    return _thread.warnings is not None
-
-
-def warn(message: str) -> None:
-    """Gives a warning to the step, whose caller says it: eager replicas run in other threads."""
-    assert _thread.warnings is not None
-    _thread.warnings.append(message)
-
-
 def note_reduced() -> None:
     """Notes that Keras has reduced a loss to one number, which is this replica's part."""
     _thread.reduced = True
@@ -80,15 +72,14 @@ def reduced_in(compute: Callable[[], Any]) -> tuple[Any, bool]:
 
 
 @contextlib.contextmanager
-def step(share: Any, *, empty: bool) -> Iterator[list[str]]:
-    """Describes the step that this thread traces or runs; gives the list of its warnings."""
-    before = _thread.share, _thread.empty, _thread.warnings
-    warnings: list[str] = []
-    _thread.share, _thread.empty, _thread.warnings = share, empty, warnings
+def step(share: Any, *, empty: bool) -> Iterator[None]:
+    """Describes the step that this thread traces or runs."""
+    before = _thread.share, _thread.empty
+    _thread.share, _thread.empty = share, empty
     try:
-        yield warnings
+        yield
     finally:
-        _thread.share, _thread.empty, _thread.warnings = before
+        _thread.share, _thread.empty = before
 
 
 @contextlib.contextmanager
@@ -99,3 +90,41 @@ def gradients_added_up() -> Iterator[None]:
         yield
     finally:
         _thread.added_up = before
+
+
+def weigh_by(unit: Literal["replicas", "examples"]) -> None:
+    """Chooses between replicas and examples that count alike, for Keras models made from here on.
+
+    With "replicas", the default, results are those of Keras on TensorFlow: each replica computes
+    the mean over its part of the batch, and these means count alike. So an example of a partial
+    batch, of which the last replicas have fewer, may count several times as much as another;
+    batch normalization sees a replica's part, and gradients are clipped before they are added up.
+
+    With "examples", results are those of one device: each example of the global batch counts
+    alike, batch normalization sees the global batch, and gradients are clipped once added up. A
+    loss function that returns one number for all examples is taken for a mean.
+
+    Args:
+      unit: "replicas" or "examples".
+
+    Raises:
+      ArgumentValueError: It is neither.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.keras.weigh_by("examples")
+      >>> dl.keras.weigh_by("replicas")
+    """
+    given: Any = unit
+    if given not in ("replicas", "examples"):
+        raise ArgumentValueError(
+            f'weigh_by accepts "replicas" or "examples", got {shown(given)}. "replicas" computes '
+            'what Keras on TensorFlow does, "examples" what one device does.'
+        )
+    global _by_examples
+    _by_examples = given == "examples"
+
+
+def models_weigh_examples() -> bool:
+    """Returns whether models that are made now weigh by examples."""
+    return _by_examples

@@ -16,9 +16,15 @@ from distlab.events import sink
 from distlab.integrations.keras import replica
 from distlab.integrations.keras.held import Group, Kind, group_of, shares_copies
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
-from distlab.integrations.keras.logs import Path, StepLogs, emit, flattened, nested
-from distlab.integrations.keras.loss_warnings import LossWarnings
-from distlab.integrations.keras.rows import joined, mean_of
+from distlab.integrations.keras.results import (
+    Path,
+    StepLogs,
+    emit,
+    flattened,
+    joined,
+    mean_of,
+    nested,
+)
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import DistributedValues, Mirrored
 
@@ -41,16 +47,12 @@ class Steps:
       model: The model.
       strategy: The strategy in whose scope it was made.
       by_examples: Whether each example counts alike, in place of each replica.
-
-    Attributes:
-      warnings: What the replicas' steps found in the model's losses.
     """
 
     def __init__(self, model: Any, strategy: Strategy, *, by_examples: bool) -> None:
         self.strategy = strategy
         self._model = model
         self._by_examples = by_examples
-        self.warnings = LossWarnings()
         self._single: SingleBatches | None = None
 
     def function(self, name: StepName) -> Callable[[Any, Iterator[Any]], tuple[Any, State]]:
@@ -113,7 +115,6 @@ class _Step:
         eagerly = RunOptions(run_eagerly=True) if self._model.run_eagerly else None
         assert self._replica_step is not None
         result = strategy.run(self._replica_step, args=args, options=eagerly)
-        self._steps.warnings.say()
         if self._name == "predict_step":
             return _rows(result, strategy)
         return self._logs(result, sizes)
@@ -141,16 +142,14 @@ class _Step:
         model, name, kinds = self._model, self._name, KINDS[self._name]
         strategy, keras_step = self._steps.strategy, getattr(model, name)
         workers, one_copy = strategy.mesh.shared, shares_copies(strategy)
-        warn_later = self._steps.warnings.take
 
         def replica_step(batch: Any, total: Any = None) -> Any:
             context = get_replica_context()
             examples = _examples(batch)
             share = None if total is None else examples / total
             state = tuple([held.variable.value() for held in group.members] for group in groups)
-            with replica.step(share, empty=examples == 0) as warnings:
+            with replica.step(share, empty=examples == 0):
                 result, new = keras_step(tuple(map(list, state)), batch)
-            warn_later(warnings)
             changed = (state[0], new) if name == "predict_step" else tuple(new)
             if not examples:
                 changed = jax.tree.map(_kept_if_nan, tuple(map(list, changed)), state)

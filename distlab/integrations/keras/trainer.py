@@ -19,9 +19,9 @@ from distlab.data import Dataset
 from distlab.errors import ScopeError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
 from distlab.integrations.keras.inputs import Batches, DatasetAdapter
-from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.replica import models_weigh_examples
 from distlab.integrations.keras.steps import StepName, Steps
-from distlab.integrations.keras.weighing import weighs_examples
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
@@ -59,7 +59,7 @@ def _patch_models() -> None:
             if scopes.has_strategy():
                 strategy = get_strategy()
                 _require_possible(self, strategy)
-                steps = Steps(self, strategy, by_examples=weighs_examples())
+                steps = Steps(self, strategy, by_examples=models_weigh_examples())
             object.__setattr__(self, "_distlab_steps", steps)
 
         return __init__

@@ -15,7 +15,7 @@ import pytest
 from keras import layers
 
 import distlab as dl
-from distlab.errors import ScalarLossWarning, ValueShapeError
+from distlab.errors import ValueShapeError
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 HALVES = 2e-6
@@ -437,29 +437,12 @@ def test_weighed_by_examples_losses_and_metrics_of_one_number_are_means(by_examp
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
-def test_a_loss_of_one_number_that_replicas_add_up_is_warned_of_once(eagerly: bool) -> None:
+def test_replicas_add_up_losses_of_one_number(eagerly: bool) -> None:
     alone = regression(mean_of_all).train_on_batch(X[:4], X[:4, :2])
     with mirrored(2).scope():
         distributed = regression(mean_of_all, run_eagerly=eagerly)
-    with pytest.warns(ScalarLossWarning, match=r"are 2 times those of one device.*axis=-1") as seen:
-        loss = distributed.train_on_batch(X[:4], X[:4, :2])
-    assert [warning.filename for warning in seen] == [__file__]
+    loss = distributed.train_on_batch(X[:4], X[:4, :2])
     assert loss == pytest.approx(2 * alone, abs=HALVES)  # as in Keras on TensorFlow
-    distributed.fit(X[:6], X[:6, :2], validation_data=(X[:5], X[:5, :2]), **FIT)
-
-
-class SumOfAll(keras.losses.Loss):  # type: ignore[misc]
-    def call(self, y: Any, outputs: Any) -> Any:
-        return keras.ops.sum(keras.ops.square(y - outputs))
-
-
-def test_sums_and_losses_of_one_replica_are_not_warned_of() -> None:
-    with mirrored(2).scope():
-        adding = regression(SumOfAll(reduction="sum"))
-    adding.train_on_batch(X[:4], X[:4, :2])
-    with mirrored(1).scope():
-        single = regression(mean_of_all)
-    single.train_on_batch(X[:4], X[:4, :2])
 
 
 def test_a_replica_function_of_ones_own_divides_a_loss_of_one_number_itself() -> None:
@@ -509,14 +492,6 @@ def test_weighed_by_examples_a_compute_loss_of_ones_own_is_a_mean(by_examples: N
             distributed = with_own_loss(kind)
         losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
         assert losses == pytest.approx(alone, abs=HALVES)
-
-
-def test_a_compute_loss_that_replicas_add_up_is_warned_of() -> None:
-    with mirrored(2).scope():
-        own, twice = with_own_loss(OwnLoss), with_own_loss(TwiceTheLoss)
-    with pytest.warns(ScalarLossWarning, match="compute_loss returned a loss.*are 2 times"):
-        own.fit(X, X[:, :2], **FIT)
-    twice.fit(X, X[:, :2], **FIT)
 
 
 def test_weighed_by_examples_weights_of_all_replicas_divide_a_weighted_mean(
