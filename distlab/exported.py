@@ -8,7 +8,6 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import os
@@ -41,7 +40,6 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.step.drawn_once import Drawing
 from distlab.text.paths import at_home, search_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.values.checks import (
@@ -270,8 +268,8 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
       ArgumentTypeError: `fn` is no function, or a spec is something else.
       ArgumentValueError: A platform is unknown, or there is none.
       ContextError: The function assigns a variable, or communicates with other replicas.
-      StructureError: `fn` is a generator or async function, has another number of parameters than
-        there are specs, or returns something else than arrays and numbers.
+      StructureError: `fn` is a generator or async function, or returns something else than arrays
+        and numbers.
       NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
       MissingExtraError: `flatbuffers` is not installed; the extra `checkpoint` installs it.
 
@@ -302,13 +300,8 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     if spec is None:
         raise symbols.refusal(spec)
     abstract = symbols.abstract(specs)
-    drawing = Drawing(fn)
-    with frames.use(_ReadingFrame()), _without_replicas(), drawing.noted():
+    with frames.use(_ReadingFrame()), _without_replicas():
         traced, out_shape = _traced(fn, abstract)
-    drawing.tell(
-        "exported: every call of what is exported has the same numbers. Pass what was drawn as an "
-        "argument, or draw from a key of jax.random that is one."
-    )
     structure = jax.tree.structure(out_shape)
 
     def program(arrays: Sequence[Any], *args: Any) -> Any:
@@ -322,7 +315,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
 
 
 def _is_none_of_any(size: int, of_spec: Any) -> bool:
-    """Returns whether a dimension that may be of any size is zero."""
+    """Returns whether a dimension of any size is zero."""
     return size == 0 and not isinstance(of_spec, int)
 
 
@@ -330,12 +323,7 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
     """Returns the function's jaxpr, and the shapes of its result."""
 
     def arrays_of(*args: Any) -> Any:
-        try:
-            result = fn(*args)
-        except TypeError as error:
-            if args:
-                _explain_count(fn, args, error)
-            raise
+        result = fn(*args)
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
             result,
@@ -346,21 +334,6 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
         return jax.make_jaxpr(arrays_of, return_shape=True)(*abstract)
     except NEEDS_PYTHON as error:
         raise needs_python(fn, "export", error) from error
-
-
-def _explain_count(fn: Callable[..., Any], args: tuple[Any, ...], error: TypeError) -> None:
-    """Raises in place of Python's error for a wrong number of arguments one that tells of specs."""
-    try:
-        inspect.signature(fn).bind(*args)
-    except TypeError:
-        specs = "spec" if len(args) == 1 else "specs"
-        raise StructureError(
-            f"export calls {function_name(fn)} with one argument for each spec, got {len(args)} "
-            f"{specs}: {shown_clause(error)}. Pass a tuple with the spec of each argument, such as "
-            "(spec, spec); a list of specs is one argument."
-        ) from error
-    except ValueError:  # a built-in function, which does not tell its parameters
-        pass
 
 
 def _result(fn: Callable[..., Any], path: str, leaf: Any) -> Any:

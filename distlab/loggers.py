@@ -1,4 +1,4 @@
-"""What tells other tools of a run while it goes on: TensorBoard, MLflow, W&B, or your own.
+"""Loggers, which report a run to other tools while it goes on: TensorBoard, MLflow, W&B, or yours.
 
 `dl.record(..., loggers=[...])` takes them.
 """

@@ -22,7 +22,6 @@ from distlab.errors import (
     CheckpointError,
     ContextError,
     DataLossError,
-    DrawnOnceWarning,
     NotFoundError,
     ValueShapeError,
 )
@@ -217,10 +216,3 @@ def test_a_result_that_needs_an_example_is_refused_without_any() -> None:
     with pytest.raises(ValueShapeError, match="do not fit"):
         mean(np.zeros((0, 4), np.float32))
     assert mean(X).shape == ()
-
-
-def test_a_function_that_draws_from_numpy_is_warned_of() -> None:
-    generator = np.random.default_rng(0)
-    with pytest.warns(DrawnOnceWarning, match="generator while it is exported: every call"):
-        exported = dl.export(lambda x: x * generator.random(), jnp.ones(1))
-    assert exported(jnp.ones(1)) == exported(jnp.ones(1))

@@ -1,4 +1,4 @@
-"""What a run tells other tools: the `Logger` that receives it, and TensorBoard's event files.
+"""Reports of a run to other tools: the `Logger` that receives them, and TensorBoard's event files.
 
 `Relay` turns a run's events into a logger's calls, for live recordings and recorded runs alike.
 """

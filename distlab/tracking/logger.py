@@ -1,4 +1,4 @@
-"""The base of loggers: what they receive of a run, and when."""
+"""The base of loggers, and the facts of a run that they receive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run when its logger starts.
+    """Facts of a run when its logger starts.
 
     Attributes:
       name: The run's name.
@@ -40,7 +40,7 @@ class Logger:
     `start` is called first, `finish` last. All calls come from one thread, which is the logger's
     own: it reads the recording's events from memory, so a slow logger never makes the training
     wait. A logger that stays behind by more events than memory keeps (65,536) misses the oldest
-    of them, which the run tells as a `lost` event. What a method raises is counted and reported
+    of them, which the run records as a `lost` event. What a method raises is counted and reported
     once, as a `RuntimeWarning` and as an `error` event of the run; the training goes on, and so
     do the calls, except when `start` raised. Names that begin with `distlab/` are distlab's own.
 
@@ -86,7 +86,7 @@ class Logger:
           step: The last step.
           name: What it is, such as `"distlab/advice"`.
           text: The text, as Markdown.
-          unix_ns: When it was told, in nanoseconds since 1970.
+          unix_ns: When it was recorded, in nanoseconds since 1970.
         """
 
     def log_images(

@@ -24,7 +24,7 @@ from distlab.tracking.logger import Logger, RunFacts
 
 
 class Relay:
-    """Calls a logger for what events tell. The calls depend on the events and their order alone.
+    """Calls a logger for events. The calls depend on the events and their order alone.
 
     Args:
       logger: The logger.
@@ -44,7 +44,7 @@ class Relay:
         self._drawn: Drawn | None = None
 
     def add(self, event: Event | Unknown) -> None:
-        """Passes on what an event tells."""
+        """Passes an event on."""
         if isinstance(event, Unknown):
             return
         self._newest_ns = max(self._newest_ns, event.time_ns)
@@ -89,7 +89,7 @@ class Relay:
             self._logger.finish("failed", message)
 
     def _begin(self) -> None:
-        """Starts the logger before its first call, and tells it what describes the run."""
+        """Starts the logger before its first call, and passes it the facts of the run."""
         run = self._run
         if not self._started:
             self._started = True
@@ -115,7 +115,7 @@ class Relay:
             self._logger.log_scalars(max(self._last_step, 0), values, self._wall_ns(time_ns))
 
     def _take_batches(self, batches: Sequence[Drawn]) -> None:
-        """Keeps a batch until the step that it is for tells its number."""
+        """Keeps a batch until its step, whose number it gets."""
         for batch in batches:
             self._log_batch(self._last_step + 1)
             self._drawn = batch

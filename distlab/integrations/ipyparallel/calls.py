@@ -12,9 +12,9 @@ from distlab.errors import WorkerError
 
 _POLL_SECONDS: Final = 0.02
 _STUCK_SECONDS: Final = 0.5
-"""How long the others may go on after a worker has failed before they are told."""
+"""Seconds that the others may go on after a worker has failed, before it publishes that."""
 _UNTOLD_SECONDS: Final = 3.0
-"""How long after that they are interrupted if they can't be told; they may learn it themselves."""
+"""Seconds until they are interrupted where it can't; they may notice by themselves."""
 _OUTPUT_SECONDS: Final = 5.0
 _TOLD: Final = "WorkerError"
 _ENDED: Final = "EngineError"
@@ -39,7 +39,7 @@ class Call:
     ) -> None:
         """Waits until all workers have ended, and prints what they print.
 
-        When a worker fails, the others may wait for it in a collective. If they can't be told,
+        When a worker fails, the others may wait for it in a collective. If it can't publish that,
         they may wait for it to join; they are interrupted.
         """
         next_step: float | None = None
@@ -112,15 +112,15 @@ class Call:
                     self._shown[worker, stream] = end
 
     def _own_failures(self) -> list[int]:
-        """Returns the workers that failed by themselves: the others were told, and say so."""
+        """Returns the workers that failed by themselves: the others failed because of these."""
         own = [w for w in self._failed if error_of(self.results[w])[0] != _TOLD]
         return own or self._failed
 
     def _print_tracebacks(self) -> None:
         """Prints each traceback once: in SPMD programs the workers often fail alike.
 
-        Of a worker that was told of another's failure, or whose process has ended, only the
-        message tells something.
+        Of a worker that failed because of another, or whose process has ended, the message is
+        enough.
         """
         own = self._own_failures()
         same: dict[tuple[str, str], list[int]] = {}

@@ -180,7 +180,7 @@ class Cluster:
         """Interrupts a call.
 
         A worker that waits for others is in code which no signal ends: one that the signal ended
-        tells it.
+        publishes that it failed.
         """
         self._engines.signal(call.running(), signal.SIGINT)
         _await(lambda: not call.running(), _SIGNAL_SECONDS)

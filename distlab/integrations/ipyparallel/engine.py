@@ -1,4 +1,4 @@
-"""What runs in the engines: each function is called there by the notebook's process."""
+"""Functions that the notebook's process calls in the engines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def leave() -> None:
 
 
 def tell(message: str) -> bool:
-    """Tells the other workers that this one has failed."""
+    """Publishes to the other workers that this one has failed."""
     if "distlab.processes.group" not in sys.modules:
         return False
     from distlab.processes import failures, group

@@ -1,4 +1,4 @@
-"""The engines of ipyparallel: started, told apart by worker, replaced and ended."""
+"""Engines of ipyparallel, one for each worker: started, replaced and ended."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from distlab.errors import OptionError
 
 
 class RunsCells(Protocol):
-    """What the magic needs of a cluster."""
+    """A cluster whose workers run cells."""
 
     workers: int
 
@@ -60,11 +60,11 @@ def workers(line: str, cell: str) -> None:
 
 
 def _chosen(line: str, count: int) -> list[int] | None:
-    words = line.replace(",", " ").split()
-    for word in words:
+    given = line.replace(",", " ").split()
+    for word in given:
         if not (word.isascii() and word.isdigit() and int(word) < count):
             raise WorkersError(
                 f"%%workers takes the numbers of workers, from 0 to {count - 1}, or nothing for "
                 f"all of them, and got {word!r}."
             )
-    return [int(word) for word in words] or None
+    return [int(word) for word in given] or None
