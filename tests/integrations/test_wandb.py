@@ -13,7 +13,7 @@ import pytest
 import wandb
 from wandb.proto import wandb_internal_pb2
 
-from distlab.errors import ArgumentTypeError, MissingExtraError
+from distlab.errors import MissingExtraError
 from distlab.io import decode_png, read_file
 from distlab.loggers import WandB
 from distlab.recording import RingRecorder, record
@@ -134,22 +134,3 @@ def test_without_wandb_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         missing.setitem(sys.modules, "wandb", None)
         with pytest.raises(MissingExtraError, match=r"distlab\[loggers\]"):
             WandB()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"run": "first"}, "run is what wandb.init returned, got 'first'"),
-        ({"projekt": "digits"}, "wandb.init has no argument 'projekt'"),
-    ],
-)
-def test_bad_input_is_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ArgumentTypeError, match=said):
-        WandB(**arguments)
-
-
-def test_a_run_and_arguments_for_a_new_one_are_refused() -> None:
-    run = wandb.init(mode="disabled")
-    with pytest.raises(ArgumentTypeError, match="project is for a new run"):
-        WandB(run, project="digits")
-    run.finish()

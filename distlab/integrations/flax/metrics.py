@@ -51,7 +51,7 @@ class Metric:
       variables: Its variables, for a checkpoint.
 
     Raises:
-      ArgumentTypeError: `metric` is none of these, or `name` is not a string.
+      ArgumentTypeError: `metric` is none of these.
       ArgumentValueError: `metric` does not start from zeros, so that the copies can't be added.
 
     Example:
@@ -75,10 +75,6 @@ class Metric:
     def __init__(self, metric: Any, name: str | None = None) -> None:
         nnx = _nnx()
         _check_kind(metric, nnx)
-        if name is not None and not isinstance(name, str):
-            raise ArgumentTypeError(
-                f"A metric's name is a string, got {shown(name)}. Leave it out for a default name."
-            )
         self.name = name or type(metric).__name__.lower()
         with _of_the_library(), jax.ensure_compile_time_eval():  # a step may make its metrics
             own = nnx.clone(metric)
@@ -190,9 +186,6 @@ class Mean(Metric):
     Args:
       name: The name that pages show for its variables.
 
-    Raises:
-      ArgumentTypeError: `name` is not a string.
-
     Example:
       >>> import distlab as dl, jax.numpy as jnp
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
@@ -247,7 +240,7 @@ class Accuracy(Metric):
       name: The name that pages show for its variables.
 
     Raises:
-      ArgumentTypeError: `threshold` is not a number, or `name` is not a string.
+      ArgumentTypeError: `threshold` is not a number.
 
     Example:
       >>> import distlab as dl, jax.numpy as jnp
@@ -312,12 +305,6 @@ class Accuracy(Metric):
         rule = "the shape of the logits, with a threshold"
         if self._threshold is None:
             fitting = logits.ndim == labels.ndim + 1 and logits.shape[:-1] == labels.shape
-            if fitting and logits.shape[-1] == 1:
-                raise ValueShapeError(
-                    "The logits' last axis has the classes, and this one has a single class, "
-                    f"0, for all predictions, got {list(logits.shape)}. Of one logit for two "
-                    "classes use dl.metrics.Accuracy(threshold=0.0), and pass logits[..., 0]."
-                )
             rule = "the shape of the logits without their last axis, which has the classes"
         if not fitting or jnp.issubdtype(labels.dtype, jnp.inexact):
             raise ValueShapeError(
@@ -384,15 +371,7 @@ def _common(value: Any) -> Any:
 
 def _as_array(value: Any) -> Any:
     """Returns numbers as an array; distributed values unchanged."""
-    if _is_distributed(value):
-        return value
-    array = as_numbers(value, "update_state")
-    if jnp.iscomplexobj(array):
-        raise ValueShapeError(
-            f"update_state adds up real numbers, got {shown(value)}: {array.dtype}. Pass "
-            "jnp.abs or the real part."
-        )
-    return array
+    return value if _is_distributed(value) else as_numbers(value, "update_state")
 
 
 def _as_floats(value: Any) -> Any:

@@ -6,14 +6,10 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from distlab.context.replica_context import get_replica_context
-from distlab.errors import ArgumentValueError, ContextError, ValueShapeError
-from distlab.text.counts import is_number, is_positive_count
-from distlab.text.shown import shown
-from distlab.values.checks import as_numbers
+from distlab.errors import ContextError
 
 
 @final
@@ -30,9 +26,6 @@ class BatchNorm(nnx.BatchNorm):
       num_features: The size of the input along `axis`.
       **options: The other arguments of `nnx.BatchNorm`, among them `rngs`.
 
-    Raises:
-      ArgumentValueError: A number is none, or out of range.
-
     Example:
       >>> import distlab as dl, jax.numpy as jnp
       >>> from flax import nnx
@@ -45,19 +38,6 @@ class BatchNorm(nnx.BatchNorm):
       ([4.0], [6.5])
     """
 
-    def __init__(self, num_features: int, **options: Any) -> None:
-        if not is_positive_count(num_features):
-            raise ArgumentValueError(
-                f"num_features must be a whole number of at least 1, got {shown(num_features)}. "
-                "Pass the size of the input along axis, its last dimension by default."
-            )
-        for name in ("momentum", "epsilon"):
-            if name in options and not _is_real(options[name]):
-                raise ArgumentValueError(
-                    f"{name} must be a number, got {shown(options[name])}. Leave it out for Flax's."
-                )
-        super().__init__(num_features, **options)
-
     def __call__(
         self, x: Any, use_running_average: bool | None = None, *, mask: jax.Array | None = None
     ) -> Any:
@@ -69,10 +49,8 @@ class BatchNorm(nnx.BatchNorm):
           mask: Booleans that broadcast to `x`: which values count in the statistics.
 
         Raises:
-          ValueShapeError: The input is no array, or has another number of features.
           ContextError: It trains in cross-replica context, where there is no replica.
         """
-        self._require_features(x)
         stored = self.use_running_average if use_running_average is None else use_running_average
         if stored is None or stored:
             return super().__call__(x, use_running_average)
@@ -87,15 +65,6 @@ class BatchNorm(nnx.BatchNorm):
             for old, new in zip(before, statistics, strict=True)
         )
         return normalized
-
-    def _require_features(self, x: Any) -> None:
-        shape = as_numbers(x, "BatchNorm").shape
-        fits = -len(shape) <= self.axis < len(shape)
-        if not fits or shape[self.axis] != self.num_features:
-            raise ValueShapeError(
-                f"BatchNorm has {self.num_features} features along axis {self.axis}, got an input "
-                f"of the shape {list(shape)}. Pass num_features, and axis, of the input's shape."
-            )
 
     def _statistics(self, x: jax.Array, mask: jax.Array | None) -> list[jax.Array]:
         """Returns the mean and variance over all replicas, and the number of values in them."""
@@ -122,7 +91,3 @@ class BatchNorm(nnx.BatchNorm):
         shape = [-1 if axis == feature else 1 for axis in range(x.ndim)]
         squares = context.all_reduce("SUM", sums((values - mean.reshape(shape)) ** 2))
         return [mean, squares / size, count]
-
-
-def _is_real(value: Any) -> bool:
-    return is_number(value) or isinstance(value, np.number | np.ndarray | jax.Array)

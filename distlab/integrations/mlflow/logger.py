@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
 from distlab.errors import ArgumentTypeError, MissingExtraError
-from distlab.integrations.mlflow.names import MetricNames
 from distlab.text.png import encode
 from distlab.text.shown import shown
 from distlab.tracking.logger import Logger, RunFacts
@@ -22,6 +22,8 @@ from distlab.tracking.logger import Logger, RunFacts
 _MOST_AT_ONCE: Final = 1_000
 """The most metrics that MLflow takes in one request."""
 
+_LONGEST: Final = 250
+_NOT_TAKEN: Final = re.compile(r"[^\w\-. :/]")
 _MOST_TEXTS: Final = 1_000
 _DATABASES: Final = ("sqlite", "postgresql", "mysql", "mssql")
 _STATUS: Final = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
@@ -46,8 +48,7 @@ class MLflow(Logger):
       run_id: The run that is logged to; None before a new one is made.
 
     Raises:
-      ArgumentTypeError: An argument has a wrong type, or belongs to a new run while `run_id`
-        names one.
+      ArgumentTypeError: An argument belongs to a new run while `run_id` names one.
       MissingExtraError: MLflow is not installed, or the part of it that keeps runs in a database.
 
     Example:
@@ -72,7 +73,6 @@ class MLflow(Logger):
         tags: Mapping[str, str] | None = None,
     ) -> None:
         of_new = {"experiment": experiment, "run_name": run_name, "tags": tags}
-        _check({**of_new, "run_id": run_id, "tracking_uri": tracking_uri})
         mine = [name for name, value in of_new.items() if value]
         if run_id is not None and mine:
             raise ArgumentTypeError(
@@ -179,17 +179,39 @@ class MLflow(Logger):
         return str(self._client.create_experiment(name) if found is None else found.experiment_id)
 
 
-def _check(arguments: Mapping[str, Any]) -> None:
-    """Checks the types of arguments."""
-    for name, value in arguments.items():
-        texts = [value]
-        if name == "tags" and isinstance(value, Mapping):
-            texts = [*value, *value.values()]
-        if value is not None and not all(isinstance(text, str) for text in texts):
-            wanted = "maps names to strings" if name == "tags" else "is a string"
-            raise ArgumentTypeError(
-                f"MLflow's {name} {wanted}, got {shown(value)}. Leave it out for the default."
-            )
+@final
+class MetricNames:
+    """Gives each name one that MLflow takes, and that no other has.
+
+    MLflow takes letters, digits, `_ - . : /` and spaces, and no name that would lead out of a
+    folder.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, name: str) -> str:
+        """Returns the name for MLflow: the same where it takes it."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self._free(_taken_name(name))
+            self._taken.add(known)
+        return known
+
+    def _free(self, name: str) -> str:
+        number, free = 1, name
+        while free in self._taken:
+            number += 1
+            ending = f"_{number}"
+            free = name[: _LONGEST - len(ending)] + ending
+        return free
+
+
+def _taken_name(name: str) -> str:
+    parts = [part for part in _NOT_TAKEN.sub("_", name).split("/") if part]
+    plain = "/".join("_" * len(part) if part in {".", ".."} else part for part in parts)
+    return plain[:_LONGEST].rstrip("/") or "_"
 
 
 def _require_store(uri: str) -> None:

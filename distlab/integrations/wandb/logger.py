@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from distlab.errors import ArgumentTypeError, MissingExtraError
-from distlab.text.shown import shown
+from distlab.errors import MissingExtraError
 from distlab.tracking.logger import Logger, RunFacts
 
 _STEP: Final = "distlab/step"
@@ -33,8 +31,6 @@ class WandB(Logger):
       run: The run that is logged to; None before a new one is made.
 
     Raises:
-      ArgumentTypeError: `run` is not a run, or comes with arguments for a new one, or `wandb.init`
-        has no such argument.
       MissingExtraError: wandb is not installed.
 
     Example:
@@ -48,22 +44,6 @@ class WandB(Logger):
 
     def __init__(self, run: Any = None, **init: Any) -> None:
         wandb = _wandb()
-        if run is not None and not (hasattr(run, "log") and hasattr(run, "define_metric")):
-            raise ArgumentTypeError(
-                f"run is what wandb.init returned, got {shown(run)}. Leave it out for the active "
-                "run, or for a new one."
-            )
-        if run is not None and init:
-            raise ArgumentTypeError(
-                f"{next(iter(init))} is for a new run, and run is one that exists. Leave one of "
-                "them out."
-            )
-        unknown = set(init) - set(inspect.signature(wandb.init).parameters)
-        if unknown:
-            raise ArgumentTypeError(
-                f"wandb.init has no argument {shown(min(unknown))}. Leave it out, or pass it in "
-                "settings."
-            )
         self._init = init
         self.run: Any = run if run is not None or init else wandb.run
         self._own = self.run is None
