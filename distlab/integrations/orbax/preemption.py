@@ -54,7 +54,6 @@ class TerminationConfig:
       save_fn: What is called to save.
 
     Raises:
-      ArgumentTypeError: A function is none.
       ArgumentValueError: `grace_period` is no number of seconds.
 
     Example:
@@ -72,16 +71,6 @@ class TerminationConfig:
         grace_period: float | None = None,
         save_fn: Callable[..., Any] | None = None,
     ) -> None:
-        for name, function in [
-            ("termination_watcher_fn", termination_watcher_fn),
-            ("exit_fn", exit_fn),
-            ("save_fn", save_fn),
-        ]:
-            if function is not None and not callable(function):
-                raise ArgumentTypeError(
-                    f"{name} must be a function or None, got {shown(function)}. Write for example "
-                    f"{name}=lambda: ..."
-                )
         if grace_period is not None and not (is_number(grace_period) and grace_period >= 0):
             raise ArgumentValueError(
                 f"grace_period must be a number of seconds, at least 0, or None, got "
@@ -111,7 +100,7 @@ class PreemptionCheckpointHandler:
       termination_config: A `TerminationConfig`; the default one for None.
 
     Raises:
-      ArgumentTypeError: An argument is of another type.
+      ArgumentTypeError: There is neither a checkpoint nor a manager.
       ArgumentValueError: A `Checkpoint` is given without a folder.
       UnsupportedError: The cluster has parameter servers.
       ContextError: It is made in another thread than the main one, which alone hears of signals.
@@ -148,7 +137,11 @@ class PreemptionCheckpointHandler:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         termination_config: TerminationConfig | None = None,
     ) -> None:
-        _check(cluster_resolver, checkpoint_or_checkpoint_manager, termination_config)
+        if cluster_resolver is not None and "ps" in cluster_resolver.cluster_spec().jobs:
+            raise UnsupportedError(
+                "PreemptionCheckpointHandler is for workers that take each step together, as in "
+                "TensorFlow, and this cluster has parameter servers. Save in the coordinator."
+            )
         self._manager = _manager_of(checkpoint_or_checkpoint_manager, checkpoint_dir)
         self._config = termination_config or TerminationConfig()
         self._runs = _restored_runs(self._manager)
@@ -254,34 +247,16 @@ class PreemptionCheckpointHandler:
         return self._stop.go_on(max(0, int(left / each / 2))) > 0
 
 
-def _check(resolver: Any, checkpoint: Any, config: Any) -> None:
-    if not isinstance(resolver, ClusterResolver | None):
-        raise ArgumentTypeError(
-            "cluster_resolver must be a ClusterResolver or None, got a "
-            f"{type(resolver).__name__}. Pass strategy.cluster_resolver."
-        )
-    if not isinstance(checkpoint, Checkpoint | CheckpointManager):
-        raise ArgumentTypeError(
-            "checkpoint_or_checkpoint_manager must be a dl.train.Checkpoint or CheckpointManager, "
-            f"got {shown(checkpoint)}. Write dl.train.Checkpoint(model=..., optimizer=...)."
-        )
-    if not isinstance(config, TerminationConfig | None):
-        raise ArgumentTypeError(
-            f"termination_config must be a TerminationConfig or None, got {shown(config)}. Leave "
-            "it out to save and end at SIGTERM."
-        )
-    if resolver is not None and "ps" in resolver.cluster_spec().jobs:
-        raise UnsupportedError(
-            "PreemptionCheckpointHandler is for workers that take each step together, as in "
-            "TensorFlow, and this cluster has parameter servers. Save in the coordinator."
-        )
-
-
 def _manager_of(
     checkpoint: Checkpoint | CheckpointManager, folder: str | os.PathLike[str] | None
 ) -> CheckpointManager:
     if isinstance(checkpoint, CheckpointManager):
         return checkpoint
+    if not isinstance(checkpoint, Checkpoint):
+        raise ArgumentTypeError(
+            "checkpoint_or_checkpoint_manager must be a dl.train.Checkpoint or CheckpointManager, "
+            f"got {shown(checkpoint)}. Write dl.train.Checkpoint(model=..., optimizer=...)."
+        )
     if not folder:
         raise ArgumentValueError(
             "A Checkpoint needs the folder where it is saved. Give checkpoint_dir, or a "
