@@ -36,11 +36,13 @@ def apply(norm: nnx.BatchNorm, x: Any) -> Any:
     return norm(x)
 
 
-@pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("size", [6, 7, 4])
-def test_any_batch_gives_what_one_device_gives(strategy: dl.Strategy, size: int) -> None:
+@pytest.mark.parametrize(("size", "eagerly"), [(6, False), (7, False), (4, False), (7, True)])
+def test_any_batch_gives_what_one_device_gives(
+    strategy: dl.Strategy, size: int, eagerly: bool
+) -> None:
     mine, alone = norms()
-    result = strategy.run(apply, args=(mine, batch(strategy, size)))
+    options = dl.RunOptions(run_eagerly=eagerly)
+    result = strategy.run(apply, args=(mine, batch(strategy, size)), options=options)
     expected = alone(DATA[:size])
     np.testing.assert_allclose(np.concatenate(result.values), expected, atol=1e-5)
     np.testing.assert_allclose(mine.mean[...], alone.mean[...], rtol=1e-5)

@@ -220,20 +220,6 @@ def test_a_use_inside_of_another_one_of_its_thread_waits_for_nothing() -> None:
         assert in_use.present.pop(use)
 
 
-def test_background_threads_share_an_object_with_the_main_thread() -> None:
-    strategy = dl.OneDeviceStrategy("CPU:0")
-    total = nnx.Param(jnp.zeros(()))
-
-    def work() -> None:
-        for _ in range(STEPS):
-            strategy.run(add, args=(total,))
-
-    task = dl.background(work)
-    work()
-    task.result(timeout=LIMIT_SECONDS)
-    assert float(total[...]) == 2 * STEPS
-
-
 INTERRUPTED = """
 import random, signal, threading, time
 import jax.numpy as jnp
