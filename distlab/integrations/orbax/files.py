@@ -103,7 +103,10 @@ class Folder:
         """Writes a checkpoint, then removes those that are not to be kept."""
         with _writing(self.path / self.build_name(number)):
             manager = self._of_orbax()
-            if number in manager.all_steps():
+            there = {number_of(path.name) for path in found(self.path, self.name)}
+            if there != set(manager.all_steps()):
+                manager.reload()  # some were removed by others
+            if number in there:
                 write(self.path / self.build_name(number), state)
             else:
                 manager.save(number, args=_items(state), force=True)

@@ -65,7 +65,7 @@ def test_integer_totals_lose_nothing(replicas: int, copies: list[int], tmp_path:
     assert int(total) == 10
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     total=st.one_of(
         st.integers(-(2**31), 2**31 - 1).map(np.int32),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_the_newest_is_the_last_one_saved_whatever_its_number(tmp_path: Path) ->
     step.assign(0)
     assert str(manager.restore_latest()).endswith("ckpt-3")
     assert int(step) == 3
+
+
+def test_checkpoints_that_a_user_removed_are_missed_by_nobody(tmp_path: Path) -> None:
+    _, manager = managed(tmp_path, max_to_keep=1)
+    shutil.rmtree(str(manager.save()))
+    manager.save()
+    assert names(manager) == ["ckpt-2"]
 
 
 def test_saving_a_number_again_replaces_the_checkpoint(tmp_path: Path) -> None:
