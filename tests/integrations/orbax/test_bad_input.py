@@ -114,7 +114,7 @@ def test_a_path_that_no_checkpoint_can_have_is_refused(path: str, rule: str) -> 
 
 def test_a_path_that_orbax_could_not_read_is_refused(tmp_path: Path) -> None:
     checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
-    with pytest.raises(ArgumentValueError, match=r"Orbax can't read .* run\[lr=0\.1\]/ckpt-1"):
+    with pytest.raises(ArgumentValueError, match=r"Orbax can't read .*/run\[lr=0\.1\]/ckpt-1"):
         checkpoint.save(tmp_path / "run[lr=0.1]" / "ckpt")
     assert list(tmp_path.iterdir()) == []
 
@@ -140,8 +140,7 @@ import numpy as np
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 values = dl.Variable(np.zeros(100_000, "float32"))
 checkpoint = dl.train.Checkpoint(x=values)
-in_background = sys.argv[2] == "async"
-manager = dl.train.CheckpointManager(checkpoint, sys.argv[1], 1, enable_async=in_background)
+manager = dl.train.CheckpointManager(checkpoint, sys.argv[1], 1, enable_async=True)
 manager.save()
 manager.sync()
 values.assign(np.random.default_rng(0).normal(size=100_000).astype("float32"))
@@ -159,10 +158,9 @@ print(manager.checkpoints == [sys.argv[1] + "/ckpt-9"])
 """
 
 
-@pytest.mark.parametrize("when", ["at once", "async"])
-def test_a_full_disk_keeps_the_last_good_checkpoint(when: str, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "c"), when],
+        [sys.executable, "-c", FULL, str(tmp_path / "c")],
         capture_output=True,
         text=True,
         timeout=120,
