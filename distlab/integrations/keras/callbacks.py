@@ -19,7 +19,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from distlab.control.loops import PAUSE_SECONDS, controlled
 from distlab.errors import ArgumentValueError, ContextError, UnsupportedError
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.text.counts import is_positive_count

@@ -13,7 +13,7 @@ from keras.src.random.seed_generator import SeedGenerator
 
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import is_empty, replica, weighs_examples
 
 _GOLDEN: Final = 0x9E3779B9

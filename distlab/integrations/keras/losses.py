@@ -13,7 +13,7 @@ from keras.src.metrics.reduction_metrics import Mean, MeanMetricWrapper
 from keras.src.trainers.trainer import Trainer
 
 from distlab.context.replica_context import ReplicaContext
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import (
     note_reduced,
     reduced_in,

@@ -10,7 +10,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from distlab.context.replica_context import ReplicaContext
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import (
     added_up,
     gradients_added_up,

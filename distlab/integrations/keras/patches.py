@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from distlab.context import scopes
 from distlab.errors import UnsupportedError
 from distlab.integrations.hook import when_imported
-
-Function: TypeAlias = Callable[..., Any]
+from distlab.integrations.keras.patching import Function, patch
 
 _JAX: Final = "jax"
 _BACKENDS: Final = frozenset({"tensorflow", "torch", "jax", "openvino"})
@@ -20,21 +16,6 @@ _BACKENDS: Final = frozenset({"tensorflow", "torch", "jax", "openvino"})
 def watch_for_keras() -> None:
     """Prepares Keras for strategies: now if it has been imported, else when it is."""
     when_imported("keras", "Model", _prepare, _explain)
-
-
-def patch(owner: Any, name: str) -> Callable[[Callable[[Function], Function]], None]:
-    """Replaces `owner.name` by what the decorated function makes of it, once."""
-
-    def replace(make: Callable[[Function], Function]) -> None:
-        old = getattr(owner, name)
-        if getattr(old, "_of_distlab", False):
-            return
-        new: Any = functools.wraps(old)(make(old))
-        new.__signature__ = inspect.signature(old)  # Keras reads those of constructors
-        new._of_distlab = True
-        setattr(owner, name, new)
-
-    return replace
 
 
 def _prepare() -> None:

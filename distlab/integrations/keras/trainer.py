@@ -19,7 +19,7 @@ from distlab.data import Dataset
 from distlab.errors import ScopeError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
 from distlab.integrations.keras.inputs import Batches, DatasetAdapter
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import models_weigh_examples
 from distlab.integrations.keras.steps import StepName, Steps
 from distlab.strategies.abstract import Strategy

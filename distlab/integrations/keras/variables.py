@@ -17,7 +17,7 @@ from keras.src.backend.jax.core import JaxVariable
 
 from distlab.errors import ContextError
 from distlab.integrations.keras.held import held_of
-from distlab.integrations.keras.patches import Function, patch
+from distlab.integrations.keras.patching import Function, patch
 from distlab.variables import frames
 from distlab.variables.outside_reads import note
 
