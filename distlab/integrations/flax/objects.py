@@ -156,7 +156,7 @@ class NnxStructure:
     def __hash__(self) -> int:
         """Is equal for structures that are alike."""
         if self._hash is None:
-            self._hash = hash(self.graph)
+            self._hash = hash((self.graph, self.state))
         return self._hash
 
 

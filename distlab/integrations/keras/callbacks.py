@@ -1,7 +1,4 @@
-"""Callbacks: one lets pages and widgets control `fit`, one resumes it at the next batch.
-
-Batches of an epoch that an interrupted run has applied are passed over.
-"""
+"""Callbacks: one lets pages and widgets control `fit`, one resumes it at the next batch."""
 
 from __future__ import annotations
 
@@ -9,17 +6,15 @@ import itertools
 import json
 import os
 import random
-import threading
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import keras
 import numpy as np
-from keras.src.trainers.epoch_iterator import EpochIterator
 
 from distlab.control.loops import PAUSE_SECONDS, controlled
 from distlab.errors import ArgumentValueError, ContextError, UnsupportedError
-from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.keras import inputs
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.text.counts import is_positive_count
@@ -75,60 +70,6 @@ class Controlled(keras.callbacks.Callback):  # type: ignore[misc]
         """Ends the loop."""
         del logs
         self._loop.close()  # type: ignore[attr-defined]
-
-
-class _Start(NamedTuple):
-    """The beginning of the next epoch.
-
-    Attributes:
-      batch: The number of batches that were applied.
-      position: The position of the input's iterator; None where the batches must be read again.
-    """
-
-    batch: int
-    position: Any = None
-
-
-class _Reading(NamedTuple):
-    """The input that Keras reads.
-
-    Attributes:
-      iterator: The iterator of the batches.
-      goes_on: Whether the next epoch goes on with it: `fit` was given `steps_per_epoch`.
-    """
-
-    iterator: Any
-    goes_on: bool
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.start: _Start | None = None
-        self.reading = _Reading(None, False)
-
-
-_thread = _Thread()
-
-
-def patch_epochs() -> None:
-    """Lets an epoch begin in the middle, with Keras' own count of its steps."""
-
-    @patch(EpochIterator, "_enumerate_iterator")
-    def _(old: Function) -> Function:
-        def _enumerate_iterator(self: Any) -> Iterator[Any]:
-            start, _thread.start = _thread.start, None
-            for begin, end, iterator in old(self):
-                if start is not None and start.position is not None and begin == 0:
-                    iterator.set_state(start.position)
-                if start is not None and begin < start.batch:
-                    if start.position is None:
-                        for _ in range(self.steps_per_execution):
-                            next(iterator, None)
-                    continue
-                _thread.reading = _Reading(iterator, self.steps_per_epoch is not None)
-                yield begin, end, iterator
-
-        return _enumerate_iterator
 
 
 @final
@@ -193,7 +134,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         )
         self._resume = False
         self._shuffling = ""
-        self._reading = _Reading(None, False)
+        self._reading = inputs.Reading(None, False)
         self._epoch = self._batch = self._unsaved = 0
         self._saved_batch = 0
 
@@ -229,7 +170,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         if self._resume:
             _set_generators(held.shuffling if held.batch else held.shuffling_later)
             position = json.loads(held.position) if held.position else None
-            _thread.start = _Start(held.batch, position)
+            inputs.reads.start = inputs.Start(held.batch, position)
         self._batch = self._saved_batch = held.batch if self._resume else 0
         self._resume = False
         self._epoch, self._shuffling = epoch, _generators()
@@ -241,7 +182,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
           UnsupportedError: An epoch goes on where the last one ended, in input without a position.
         """
         del batch, logs
-        self._reading = _thread.reading
+        self._reading = inputs.reads.reading
         if self._reading.goes_on and not hasattr(self._reading.iterator, "get_state"):
             raise UnsupportedError(
                 "BackupAndRestore can't resume fit with steps_per_epoch on arrays or generators, "

@@ -1,19 +1,25 @@
-"""Input: Keras' batches divided over the replicas, and distlab's datasets as Keras' input."""
+"""Input: Keras' batches divided over the replicas, and distlab's datasets as Keras' input.
+
+An epoch may begin in the middle: batches that an interrupted run has applied are passed over.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
+from keras.src.trainers.epoch_iterator import EpochIterator
 
 from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, Options, as_dataset
 from distlab.errors import ArgumentValueError, CardinalityError, ContextError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
+from distlab.integrations.keras.patching import Function, patch
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import PerReplica
 
@@ -241,3 +247,57 @@ def _part_spec(part: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(part.shape, part.dtype)
     shape = part.stacked.shape[1:] if part.shapes is None else part.shapes[0]
     return jax.ShapeDtypeStruct(shape, part.stacked.dtype)
+
+
+class Start(NamedTuple):
+    """The beginning of the next epoch.
+
+    Attributes:
+      batch: The number of batches that were applied.
+      position: The position of the input's iterator; None where the batches must be read again.
+    """
+
+    batch: int
+    position: Any = None
+
+
+class Reading(NamedTuple):
+    """The input that Keras reads.
+
+    Attributes:
+      iterator: The iterator of the batches.
+      goes_on: Whether the next epoch goes on with it: `fit` was given `steps_per_epoch`.
+    """
+
+    iterator: Any
+    goes_on: bool
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.start: Start | None = None
+        self.reading = Reading(None, False)
+
+
+reads = _Thread()
+
+
+def patch_epochs() -> None:
+    """Lets an epoch begin in the middle, with Keras' own count of its steps."""
+
+    @patch(EpochIterator, "_enumerate_iterator")
+    def _(old: Function) -> Function:
+        def _enumerate_iterator(self: Any) -> Iterator[Any]:
+            start, reads.start = reads.start, None
+            for begin, end, iterator in old(self):
+                if start is not None and start.position is not None and begin == 0:
+                    iterator.set_state(start.position)
+                if start is not None and begin < start.batch:
+                    if start.position is None:
+                        for _ in range(self.steps_per_execution):
+                            next(iterator, None)
+                    continue
+                reads.reading = Reading(iterator, self.steps_per_epoch is not None)
+                yield begin, end, iterator
+
+        return _enumerate_iterator

@@ -23,7 +23,7 @@ def _prepare() -> None:
     import keras
 
     if keras.backend.backend() == _JAX:
-        from distlab.integrations.keras.callbacks import patch_epochs
+        from distlab.integrations.keras.inputs import patch_epochs
         from distlab.integrations.keras.layers import patch_layers
         from distlab.integrations.keras.losses import patch_losses
         from distlab.integrations.keras.optimizers import patch_optimizers
