@@ -1,7 +1,8 @@
 """Markers by what a test uses, the time of unmarked tests, and turns of tests that measure.
 
-A test is marked by the functions that it reaches in the tests, its fixtures among them: `process`
-if one starts a process, `browser` or `notebook` if one opens one, `measured` if it compares times.
+A test is marked by the functions that it reaches in the tests, its fixtures among them, and by its
+folder: `process` if one starts a process, `browser` or `notebook` if one opens one, `library` if it
+trains with Keras, Flax and others, `measured` if it compares times.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MARKERS: Final = {
     "process": "starts processes",
     "browser": "opens a browser",
     "notebook": "runs a notebook",
+    "library": "trains with another library",
     "measured": "compares times: nothing else runs meanwhile",
 }
 LIMIT_SECONDS: Final = 0.5
@@ -31,9 +33,11 @@ _COMPILATION: Final = "/jax/core/compile/backend_compile_duration"
 
 _PACKAGES: Final = {
     **dict.fromkeys(("subprocess", "multiprocessing", "distributed", "ipyparallel"), "process"),
+    **dict.fromkeys(("equinox", "flax", "haiku", "keras", "mlflow", "wandb"), "library"),
     "playwright": "browser",
     "nbclient": "notebook",
 }
+_FOLDERS: Final = {"integrations": "library", "notebooks": "notebook"}
 _TIMES: Final = ("tests.patience", "attempts")
 
 
@@ -44,8 +48,7 @@ def mark(item: pytest.Item) -> None:
     fixtures = item._fixtureinfo.name2fixturedefs.values()
     functions = [item.function, *(made.func for defs in fixtures for made in defs)]
     found = {name for function in functions for name in _uses(function)}
-    if "notebooks" in item.path.parts:
-        found.add("notebook")
+    found |= {marker for folder, marker in _FOLDERS.items() if folder in item.path.parts}
     for name in sorted(found):
         item.add_marker(name)
 
