@@ -12,8 +12,8 @@ import sys
 import panel as pn
 
 from distlab.errors import NotARunError
+from distlab_dashboard.access.notices import show_notice
 from distlab_dashboard.library import Library, library_of
-from distlab_dashboard.notice import show_notice
 from distlab_dashboard.session import show
 
 _USAGE = "Name a run's folder: panel serve dashboard/app.py --args RUN"

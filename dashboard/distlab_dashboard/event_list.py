@@ -7,7 +7,7 @@ from typing import Final
 
 from distlab.events import Event, Unknown, kind_of
 from distlab.page.event_search import MOST_ROWS, NAMES, EventSearch, Query, whole_of
-from distlab.page.facts import EventFacts
+from distlab.page.facts import Facts
 from distlab.page.feed import Feed
 from distlab.page.view import KINDS, View
 from distlab.text.units import count_text
@@ -39,7 +39,7 @@ class EventList:
             self._rows = search.rows()
         return self._rows
 
-    def facts(self, view: View) -> EventFacts:
+    def facts(self, view: View) -> Facts:
         """Returns the texts beside the table."""
         search = self._search
         found = len(self._rows["number"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,29 +11,27 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
 from distlab.errors import DistlabError, NotARunError
 from distlab.page import report
 from distlab.recording import Run
-from distlab_dashboard.arguments import argument
+from distlab_dashboard.access.arguments import argument
 from distlab_dashboard.library import Library
 from distlab_dashboard.served_run import ServedRun
 
 FILES: Final = ("run.html", "trace.json")
 """Names of the files."""
 
-MOST_WAITING: Final = 2
-"""Exports that wait while another one is made; more are asked to come again."""
-
-MOST_AT_ONCE: Final = 8
+MOST_AT_ONCE: Final = 4
 """Exports that are made, wait or are sent at once: each has a file, until its reader has it all."""
 
 RETRY_SECONDS: Final = 5
 _CHUNK: Final = 64 << 10
 _SEND_SECONDS: Final = 60.0
-"""How long a reader may take for a part of its file."""
+"""The longest time that a reader may take for a part of its file."""
+
 _STOPPED: Final = "The server was stopped before the file was made."
 
 
@@ -47,7 +44,6 @@ class Exports:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._asked = 0
         self._at_once = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="distlab-export")
 
@@ -65,7 +61,7 @@ class Exports:
         """Counts an export from its request until it is sent."""
         if self._at_once >= MOST_AT_ONCE:
             raise BusyError(
-                f"The server is sending {MOST_AT_ONCE} files, and no more at once. "
+                f"The server makes one file at a time, and {MOST_AT_ONCE} are being made or sent. "
                 f"Try again in {RETRY_SECONDS} s."
             )
         self._at_once += 1
@@ -76,22 +72,14 @@ class Exports:
 
     async def make(self, run: ServedRun, path: Path) -> None:
         """Makes a file of the run up to now, after those that were asked for earlier."""
-        if self._asked > MOST_WAITING:
-            raise BusyError(
-                f"The server makes one file at a time, and {MOST_WAITING} more are waiting. "
-                f"Try again in {RETRY_SECONDS} s."
-            )
         try:
             made = self._worker.submit(_write, run, path)
         except RuntimeError:  # stop() came between the request and its turn
             raise BusyError(_STOPPED) from None
-        self._asked += 1
         try:
             await asyncio.wrap_future(made)
         except asyncio.CancelledError:
             raise BusyError(_STOPPED) from None
-        finally:
-            self._asked -= 1
 
     def stop(self) -> None:
         """Makes no more files."""
@@ -99,7 +87,7 @@ class Exports:
 
 
 class Export(RequestHandler):
-    """Answers with a file made from the run up to now, or says in words why there is none."""
+    """Answers with a file made from the run up to now, or explains why there is none."""
 
     def initialize(self, exports: Exports) -> None:
         """Keeps what makes files; tornado calls it for each request."""
@@ -129,17 +117,6 @@ class Export(RequestHandler):
             why = f"The file can't be made: {error.strerror or error}, in {tempfile.gettempdir()}."
             self._refuse(507, DistlabError(why))
 
-    async def head(self, name: str) -> None:
-        """Says what kind of file there is, without making it: so its length is not known."""
-        self.set_header("Cache-Control", "no-store")
-        try:
-            with self._exports.held(argument(self.request.query_arguments, "run") or "") as run:
-                self._describe(run, name)
-        except NotARunError as error:
-            self._refuse(404, error)
-        else:
-            await self.flush()
-
     def _describe(self, run: ServedRun, name: str) -> None:
         known = run.feed.path
         kind = "text/html; charset=utf-8" if name.endswith(".html") else "application/json"
@@ -155,8 +132,7 @@ class Export(RequestHandler):
     async def _send(self, path: Path) -> None:
         self.set_header("Content-Length", str(path.stat().st_size))
         answered: Any = self.request.connection
-        stream: IOStream = answered.stream
-        with path.open("rb") as file, _sent_in_parts(stream):
+        with path.open("rb") as file:
             while part := file.read(_CHUNK):
                 self.write(part)
                 try:
@@ -164,32 +140,8 @@ class Export(RequestHandler):
                 except StreamClosedError:  # the reader went away
                     return
                 except TimeoutError:  # it has stalled; tornado would log that the file is not whole
-                    stream.close()
+                    answered.stream.close()
                     return
-
-
-@contextmanager
-def _sent_in_parts(stream: IOStream) -> Iterator[None]:
-    """Lets `_SEND_SECONDS` alone tell who has stalled from who reads slowly.
-
-    The system would take megabytes at once, and then nothing until a third of them is read. And
-    Linux' limit (`STALL_SECONDS`) also ends readers whose small buffer is never empty.
-    """
-    if stream.closed():
-        yield
-        return
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _CHUNK)
-    if not hasattr(socket, "TCP_USER_TIMEOUT"):
-        yield
-        return
-    stall_ms = stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-    stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
-    try:
-        yield
-    finally:
-        if not stream.closed():
-            stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
 
 
 def attachment_named(title: str) -> str:

@@ -45,7 +45,7 @@ class Library(Protocol):
 
     @property
     def single(self) -> bool:
-        """Whether there is one run only, which needs no name."""
+        """True for one run only, which needs no name."""
 
     def start(self) -> None:
         """Begins to read what is read in any case."""
@@ -64,29 +64,19 @@ class Library(Protocol):
 
     @property
     def left_out(self) -> int:
-        """How many older runs the newest `summaries` left out."""
+        """Number of older runs that the newest `summaries` left out."""
 
 
-class _Endings:
-    """Stops runs that no page shows: a reader ends what it reads first, and pages need not wait."""
+def _endings() -> ThreadPoolExecutor:
+    """Returns what stops runs that no page shows: reading ends slowly, and pages need not wait."""
+    return ThreadPoolExecutor(1, "distlab dashboard endings")
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "distlab dashboard endings")
 
-    def begin(self, run: ServedRun) -> None:
-        """Stops a run, and returns at once."""
-        self._pool.submit(self._stop, run)
-
-    @staticmethod
-    def _stop(run: ServedRun) -> None:
-        try:
-            run.stop()
-        except Exception:  # noqa: BLE001 - nobody asks for the result
-            _log.exception("The reading of %s could not be stopped", run.name)
-
-    def wait(self) -> None:
-        """Waits until all runs have stopped."""
-        self._pool.shutdown()
+def _stop(run: ServedRun) -> None:
+    try:
+        run.stop()
+    except Exception:  # noqa: BLE001 - nobody asks for the result
+        _log.exception("The reading of %s could not be stopped", run.name)
 
 
 class OneRun:
@@ -104,7 +94,7 @@ class OneRun:
         self._place = _place(folder)
         self._lock = threading.Lock()
         self._pages: Counter[ServedRun] = Counter()
-        self._endings = _Endings()
+        self._endings = _endings()
 
     def start(self) -> None:
         """Begins to read."""
@@ -116,7 +106,7 @@ class OneRun:
             runs = {self._run, *self._pages}
         for run in runs:
             run.stop()
-        self._endings.wait()
+        self._endings.shutdown()
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run, which needs no name and has that of its folder."""
@@ -135,7 +125,7 @@ class OneRun:
                 return
             del self._pages[run]
             if run is not self._run:
-                self._endings.begin(run)
+                self._endings.submit(_stop, run)
 
     def _renew(self) -> None:
         """Reads the run that took the place of the old one, and stops that if no page shows it."""
@@ -149,7 +139,7 @@ class OneRun:
         newer.start()
         old, self._run, self._place = self._run, newer, place
         if old not in self._pages:
-            self._endings.begin(old)
+            self._endings.submit(_stop, old)
 
     def summaries(self) -> list[RunSummary]:
         """Returns nothing: there is nothing to choose."""
@@ -182,7 +172,7 @@ class Folder:
         self._summaries: list[RunSummary] = []
         self._left_out = 0
         self._list_after = 0.0
-        self._endings = _Endings()
+        self._endings = _endings()
 
     def start(self) -> None:
         """Does nothing: runs are read when a page asks for them."""
@@ -193,7 +183,7 @@ class Folder:
             held, self._held = self._held, {}
         for run, _ in held.values():
             run.stop()
-        self._endings.wait()
+        self._endings.shutdown()
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run with this name, and reads it from now on."""
@@ -215,7 +205,7 @@ class Folder:
             }
             unused = [key for key, (_, pages) in self._held.items() if not pages]
             for key in unused[:-_MOST_UNUSED]:
-                self._endings.begin(self._held.pop(key)[0])
+                self._endings.submit(_stop, self._held.pop(key)[0])
 
     def summaries(self) -> list[RunSummary]:
         """Returns the runs, the newest first, from a list that is renewed every 2 s.
@@ -232,7 +222,7 @@ class Folder:
 
     @property
     def left_out(self) -> int:
-        """How many older runs the newest `summaries` left out."""
+        """Number of older runs that the newest `summaries` left out."""
         return self._left_out
 
     def _path(self, name: str) -> Path:

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from distlab.folds import Folds
-from distlab.page.facts import TimeFacts
+from distlab.page.facts import Facts
 from distlab.page.feed import Feed
 from distlab.page.view import View
 from distlab_dashboard.time_slice import TimeSlice
@@ -33,7 +33,7 @@ class Playback:
 
     @property
     def past(self) -> bool:
-        """Whether it shows anything but the whole run up to now."""
+        """True if it shows anything but the whole run up to now."""
         return self._slice is not None
 
     def choose(self, view: View) -> None:
@@ -56,7 +56,7 @@ class Playback:
             part.reach(zero_ns + round(self._at * 1e9) + 1)
         return part.folds
 
-    def facts(self) -> TimeFacts:
+    def facts(self) -> Facts:
         """Returns the facts of the time bar."""
         return {
             "time_end": round(self._feed.length_s, 3),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
-from distlab.folds import Folds
+from distlab.folds import BatchDetail, Folds
 from distlab.page.board import Board
-from distlab.page.facts import Facts, RunsFacts, ServedFacts, SessionFacts, collect, loop_facts
+from distlab.page.facts import Facts, collect, loop_facts
 from distlab.page.view import View
 from distlab.runs.damage import told
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.timeline_zoom import TimelineZoom
-from distlab_dashboard.undamaged import Undamaged
 
 _UNREADABLE: Final = "The run can't be read any further"
 _DAMAGED: Final = "A part of the run can't be shown"
@@ -43,14 +42,14 @@ class RunPage:
 
     @property
     def compares(self) -> bool:
-        """Whether another run is shown beside it."""
+        """True if it is compared with another run."""
         return self._other is not None
 
     def choose(self, view: View) -> None:
         """Follows the reader's choice of a moment."""
         self._playback.choose(view)
 
-    def update(self, view: View, *, library: bool, runs: RunsFacts | None = None) -> None:
+    def update(self, view: View, *, library: bool, runs: Facts | None = None) -> None:
         """Shows what changed since the last update."""
         board = self._board
         folds = self._playback.folds()
@@ -71,7 +70,7 @@ class RunPage:
         """Has the page say what its block can't show: a damaged file may hold anything."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - the page says so
+        except Exception as error:  # noqa: BLE001 - the page reports it
             self.run.fail_to_show(error)
 
     def _update_parts(self, view: View, folds: Folds) -> None:
@@ -88,7 +87,7 @@ class RunPage:
         if view.page == "workers":
             board.set_workers(folds, feed.living)
 
-    def facts(self, view: View, folds: Folds, *, library: bool) -> ServedFacts:
+    def facts(self, view: View, folds: Folds, *, library: bool) -> Facts:
         """Returns the page's texts, those of the page Events left out."""
         run, feed = self.run, self.run.feed
         shown = self._collected(view, folds)
@@ -99,7 +98,7 @@ class RunPage:
             shown["trouble_title"] = _UNREADABLE
             shown["trouble"] = run.trouble[:_MOST_TROUBLE]
         key, other = self._names
-        session: SessionFacts = {
+        session: Facts = {
             "page": view.page,
             "library": library,
             "run_key": key,
@@ -120,10 +119,10 @@ class RunPage:
         whole = self.run.feed.folds
         try:
             return self._facts_of(view, folds, whole)
-        except Exception as error:  # noqa: BLE001 - the page says so
+        except Exception as error:  # noqa: BLE001 - the page reports it
             self.run.fail_to_show(error)
         try:
-            return self._facts_of(view, Undamaged(folds), Undamaged(whole))
+            return self._facts_of(view, _Undamaged(folds), _Undamaged(whole))
         except Exception:  # noqa: BLE001 - it is noted already
             return self._facts_of(view, _NOTHING, _NOTHING)
 
@@ -147,3 +146,27 @@ class RunPage:
         """Frees what was read for this page alone."""
         self._playback.close()
         self._events.close()
+
+
+class _Undamaged(Folds):
+    """The folds of a damaged run: one that can't make its columns has those of an empty run."""
+
+    def __init__(self, folds: Folds) -> None:
+        super().__init__()
+        self._own = folds
+        self.lost = folds.lost
+        self.evidence = folds.evidence
+
+    def columns(self, name: Any) -> Any:
+        """Returns the columns of one fold, or those of a run without events."""
+        try:
+            return self._own.columns(name)
+        except Exception:  # noqa: BLE001 - the page says that a part can't be shown
+            return super().columns(name)
+
+    def batch(self, number: int | None = None, dataset: int | None = None) -> BatchDetail | None:
+        """Returns one batch, None for one that can't be shown."""
+        try:
+            return self._own.batch(number, dataset)
+        except Exception:  # noqa: BLE001 - the page says that a part can't be shown
+            return None

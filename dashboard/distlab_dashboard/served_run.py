@@ -9,13 +9,12 @@ from concurrent.futures import Future
 from typing import Final
 
 from distlab.advice import advise_on
-from distlab.errors import NotARunError
+from distlab.errors import DistlabError, NotARunError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
 from distlab.page.feed import Feed
 from distlab.page.loop_buttons import LoopRow, loop_rows
 from distlab.runs.damage import EXPORT_HOLDS_MORE, damage
-from distlab_dashboard.captures import CaptureRequests
 from distlab_dashboard.shared_pages import SharedPages
 
 _log: Final = logging.getLogger(__name__)
@@ -24,6 +23,38 @@ _PERIOD_SECONDS: Final = 0.025
 _ADVICE_SECONDS: Final = 2.0
 _ADVICE_SHARE: Final = 0.01
 """The largest share of the feed's time that advice may take."""
+
+
+class CaptureRequests:
+    """Requests captures of a run that this process trains, one at a time."""
+
+    def __init__(self, request: Callable[[], Future[object]] | None) -> None:
+        self._request = request
+        self._running: Future[object] | None = None
+        self._refused = ""
+
+    @property
+    def possible(self) -> bool:
+        """True if this process trains the run."""
+        return self._request is not None
+
+    @property
+    def state(self) -> str:
+        """`"ready"`, `"running"`, or why the last capture failed."""
+        running = self._running
+        if running is not None and not running.done():
+            return "running"
+        failed = running.exception() if running is not None else None
+        return self._refused or (str(failed) if failed else "ready")
+
+    def start(self) -> None:
+        """Requests a capture of the next steps, unless one is running."""
+        if self._request is None or self.state == "running":
+            return
+        try:
+            self._running, self._refused = self._request(), ""
+        except DistlabError as error:
+            self._refused = str(error)
 
 
 class ServedRun:
@@ -107,7 +138,7 @@ class ServedRun:
         self.damage = self.damage or self._noted(error, "shown as a whole")
 
     def _noted(self, error: Exception, what: str) -> str:
-        """Returns an error in words, and logs it: with its traceback unless a file is damaged."""
+        """Returns an error as text, and logs it: with its traceback unless a file is damaged."""
         found = damage(error, self.feed.path, what, EXPORT_HOLDS_MORE)
         if isinstance(found, NotARunError):
             _log.error("%s", found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import re
 import secrets
 import socket
@@ -22,6 +21,7 @@ from panel.io.application import build_applications
 from tornado.ioloop import IOLoop
 from tornado.iostream import StreamClosedError
 from tornado.log import access_log
+from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
@@ -35,18 +35,24 @@ from distlab.text.counts import is_count
 from distlab.text.flags import flag_refusal
 from distlab.text.printable import printable
 from distlab.text.shown import shown
-from distlab_dashboard.access import ARGUMENT, Access, checked_token
+from distlab_dashboard.access.arguments import TOKEN
+from distlab_dashboard.access.connections import WebServer, web_server
+from distlab_dashboard.access.gate import Gate
+from distlab_dashboard.access.headers import SafeHeaders
+from distlab_dashboard.access.hosts import (
+    EVERYWHERE,
+    Host,
+    Hosts,
+    checked_address,
+    checked_origins,
+    checked_prefix,
+)
+from distlab_dashboard.access.messages import MOST_BYTES
+from distlab_dashboard.access.token import Token, checked_token
+from distlab_dashboard.endpoints import About, Health, Metrics
 from distlab_dashboard.exports import FILES, Export, Exports
-from distlab_dashboard.gate import Gate
-from distlab_dashboard.headers import SafeHeaders
-from distlab_dashboard.health import About, Health
-from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, check_address, checked_origins
 from distlab_dashboard.library import Library, library_of
-from distlab_dashboard.listening import WebServer, open_sockets, web_server
-from distlab_dashboard.metrics import Metrics
-from distlab_dashboard.page_socket import MOST_BYTES
 from distlab_dashboard.ports import PORTS, TAKEN, candidates, refusal
-from distlab_dashboard.prefix import checked_prefix
 from distlab_dashboard.session import show
 
 _LAST_PORT: Final = 65_535
@@ -55,14 +61,12 @@ _STOP_SECONDS: Final = 5.0
 _HANG_UP_SECONDS: Final = 0.1
 _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
-_SAID: Final = (503, 507)
-"""What tells a reader that there is no file now, by no fault of the program."""
-
+_NO_FILE_NOW: Final = (503, 507)
 _FOREIGN: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-"""What the system says of an address that is none of this machine."""
+"""Errors of the system for an address of another machine."""
 
-UNUSED_SECONDS: Final = 60
-"""How long a session stays whose page does not connect.
+UNUSED_SECONDS: Final = 30
+"""The time that a session stays without its page.
 
 Scripts load slowly over a slow line, and a page without its session would ask a CDN for styles.
 """
@@ -105,7 +109,6 @@ class DashboardServer:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._is_ending = False
-        self._process = os.getpid()
 
     def start(self, port: int | None) -> None:
         """Begins to serve and returns when the port is open.
@@ -130,12 +133,7 @@ class DashboardServer:
         self._library.start()
 
     def stop(self) -> None:
-        """Stops serving, frees the port and stops reading. A second call has no effect.
-
-        Nor has a call in a forked child: the server is the parent's, and goes on there.
-        """
-        if os.getpid() != self._process:
-            return
+        """Stops serving, frees the port and stops reading. A second call has no effect."""
         self._stopping.set()
         try:
             self._exports.stop()
@@ -156,7 +154,7 @@ class DashboardServer:
             self._server = self._bind(port)
             self._server.start()
         except Exception as error:  # noqa: BLE001 - raised in the thread that called `start`
-            self._error = self._told(error)
+            self._error = self._explained(error)
             self._close_loop()
             self._ready.set()
             return
@@ -171,8 +169,8 @@ class DashboardServer:
             self._loop.close(all_fds=True)
             asyncio.set_event_loop(None)
 
-    def _told(self, error: Exception) -> Exception:
-        """Returns what to raise for what kept the server from listening."""
+    def _explained(self, error: Exception) -> Exception:
+        """Returns the error to raise for what kept the server from listening."""
         unknown = isinstance(error, UnicodeError | socket.gaierror)
         if not unknown and getattr(error, "errno", None) not in _FOREIGN:
             return error
@@ -222,16 +220,16 @@ class DashboardServer:
         )  # fmt: skip
 
     def _listen(self, port: int) -> BaseServer:
-        sockets = open_sockets(self._address, port)
+        sockets = bind_sockets(port, address=self._address)
         self.port = port
-        page = f"http://{_shown(self._address)}:{port}/{self._prefix}{'/' if self._prefix else ''}"
-        self.url = page + (f"?{ARGUMENT}={quote(self._token)}" if self._token else "")
+        page = (
+            f"http://{_reachable(self._address)}:{port}/{self._prefix}{'/' if self._prefix else ''}"
+        )
+        self.url = page + (f"?{TOKEN}={quote(self._token)}" if self._token else "")
         application = self._application(About(url=page, version=version("distlab")))
         hosts = Hosts(self._address, port, self._origins)
-        gate = Gate(application, hosts, Access(self._token, port), self._library)
-        self._http = web_server(gate)
-        gate.tell_passed(self._http.note_answer)
-        self._http.listen_on(sockets)
+        self._http = web_server(Gate(application, hosts, Token(self._token, port), self._library))
+        self._http.add_sockets(sockets)
         assert self._loop is not None
         return BaseServer(self._loop, application, self._http)
 
@@ -270,19 +268,19 @@ class DashboardServer:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs what nobody waited for, but not that a reader went away while it was sent something."""
+    """Logs errors that nobody waited for, but those of readers that went away."""
     if not isinstance(context.get("exception"), StreamClosedError | WebSocketClosedError):
         loop.default_exception_handler(context)
 
 
 def _log(handler: RequestHandler) -> None:
-    """Logs an answer; as an error what is this server's fault, and not what strangers ask for."""
+    """Logs an answer: as an error where it is this server's fault, else at level DEBUG."""
     status, request = handler.get_status(), handler.request
-    level = logging.ERROR if status >= 500 and status not in _SAID else logging.DEBUG
+    level = logging.ERROR if status >= 500 and status not in _NO_FILE_NOW else logging.DEBUG
     access_log.log(level, "%d %s", status, printable(f"{request.method} {request.uri}"))
 
 
-def _shown(address: str) -> str:
+def _reachable(address: str) -> str:
     """Returns the host to open, for an address to listen on."""
     if address in EVERYWHERE:
         return "[::1]" if address == "::" else "127.0.0.1"
@@ -346,13 +344,10 @@ def serve(
         )
     if refusal := flag_refusal("open_browser", open_browser):
         raise ArgumentTypeError(refusal)
-    check_address(address)
-    checked, hosts, path = (
-        checked_token(address, token),
-        checked_origins(origins),
-        checked_prefix(prefix),
-    )
-    server = DashboardServer(library_of(source), address, path, hosts, checked)
+    host = checked_address(address)
+    secret, hosts = checked_token(host, token), checked_origins(origins)
+    path = checked_prefix(prefix)
+    server = DashboardServer(library_of(source), host, path, hosts, secret)
     try:
         server.start(port)
     except BaseException:  # after Ctrl-C as well: nobody else could stop it

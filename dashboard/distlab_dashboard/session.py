@@ -17,17 +17,15 @@ from distlab.charts.bokeh_internals import send_to_pages
 from distlab.errors import NotARunError
 from distlab.folds import Folds
 from distlab.page.board import Board
-from distlab.page.facts import INDEX, RunsFacts, runs_facts
+from distlab.page.facts import INDEX, Facts, runs_facts
 from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
 from distlab.runs.damage import EXPORT_HOLDS_MORE, told
-from distlab_dashboard.arguments import argument
-from distlab_dashboard.departure import Departure
-from distlab_dashboard.document_trimmer import DocumentTrimmer
+from distlab_dashboard.access.arguments import argument
+from distlab_dashboard.access.notices import show_notice
 from distlab_dashboard.library import Library
-from distlab_dashboard.notice import show_notice
 from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.shared_pages import PAGES, SharedPage
@@ -52,7 +50,6 @@ class Session:
         self._held: list[ServedRun] = []
         self._nothing = Folds()
         self._context: BokehSessionContext | None = None
-        self._trimmer: DocumentTrimmer | None = None
         self._followed: SharedPage | None = None
         self._number = 0
         try:
@@ -76,11 +73,7 @@ class Session:
         self._board.view.on_change("data", self._on_view)
         # Bokeh awaits what a callback returns, though its types do not mention it.
         document.add_periodic_callback(cast(Callable[[], None], self._on_period), PERIOD_MS)
-        self._trimmer = DocumentTrimmer(document)
-        self._trimmer.trim()
         self._context = _context_of(document)
-        if self._context is not None:
-            Departure(self._context, document)
         document.on_session_destroyed(self._close)
 
     def _open(self, run: str, other: str | None) -> None:
@@ -99,7 +92,7 @@ class Session:
             self._page.close()
             self._page.run.shared.join(self, None)
         self._release()
-        self._page = self._followed = self._context = self._trimmer = None
+        self._page = self._followed = self._context = None
 
     @property
     def _path(self) -> Path | None:
@@ -125,8 +118,6 @@ class Session:
 
     def _on_period(self) -> Awaitable[None] | None:
         """Sends what changed: the shared page's messages, or updates of this page alone."""
-        if self._trimmer is not None:
-            self._trimmer.update()
         page, shared = self._page, self._join()
         if page is None or shared is None:
             self._update_alone()
@@ -161,7 +152,7 @@ class Session:
 
     def _update(self) -> None:
         """Shows what changed since the last update on the open page."""
-        runs: RunsFacts | None = None
+        runs: Facts | None = None
         if self._view.page == "runs" or self._page is None:
             summaries = self._library.summaries()
             self._board.set_rows("runs", run_rows(summaries))
@@ -174,7 +165,7 @@ class Session:
 
     @property
     def _has_others(self) -> bool:
-        """Whether there are other runs to choose from."""
+        """True if there are other runs to choose from."""
         return not self._library.single
 
 

@@ -56,7 +56,7 @@ class SharedPage:
         before = {source.id: source.data for source in board.sources}
         try:
             board.update(folds, self._view)
-        except Exception as error:  # noqa: BLE001 - the page says so
+        except Exception as error:  # noqa: BLE001 - the page reports it
             failed(error)
         board.set_facts(facts())
         changed = [one for one in board.sources if one.data is not before.get(one.id)]

@@ -44,12 +44,12 @@ class TimeSlice:
 
     @property
     def works(self) -> bool:
-        """Whether its thread has not ended."""
+        """True until its thread has ended."""
         return self._thread is not None
 
     @property
     def reading(self) -> bool:
-        """Whether events that were asked for are still to be read."""
+        """True while events that were asked for are to be read."""
         return self.works or self._after is not None
 
     def reach(self, end_ns: int) -> None:
@@ -82,7 +82,7 @@ class TimeSlice:
         try:
             with suppress(RecordError):  # the server was stopped, and closed the run
                 self._read()
-        except Exception:  # noqa: BLE001 - the feed, which reads the same events, tells of it
+        except Exception:  # noqa: BLE001 - the feed reads the same events and reports it
             self._closed, self._thread = True, None
 
     def _read(self) -> None:

@@ -58,7 +58,7 @@ class TimelineZoom:
         try:
             with suppress(RecordError):  # the server was stopped, and closed the run
                 self._read_steps(wanted, zero_ns)
-        except Exception as error:  # noqa: BLE001 - the page says so
+        except Exception as error:  # noqa: BLE001 - the page reports it
             self._failed(error)
         self._thread = None
 

@@ -21,7 +21,7 @@ HANDSHAKE = {
 
 @dataclass
 class Answer:
-    """What a server answered."""
+    """An answer of a server."""
 
     status: int
     headers: HTTPMessage

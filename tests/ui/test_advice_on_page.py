@@ -70,12 +70,12 @@ def straggling(recorder: RingRecorder, tmp_path: Path) -> Iterator[Straggling]:
 
 
 def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
-    straggling: Straggling, served: Served, new_page: Pages
+    straggling: Straggling, served: Served, new_page: Pages, browser: Browser, tmp_path: Path
 ) -> None:
     server = served(straggling.recording)
     page = new_page(width=800, scheme="dark").open(server.url)
     advice = page.page.locator(".advice li").filter(has_text="slow replica")
-    # It is told by times until profiles hold enough steps to tell it by work.
+    # It is found by times until profiles hold enough steps to find it by work.
     advice.filter(has_text="times the work of the others").wait_for()
     assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
     assert re.search(r"has (19|20|21)\.\d times the work of the others", advice.inner_text())
@@ -99,25 +99,22 @@ def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
         computing[int(-y)] += (end - begin) * (what == "computing")
     assert computing.argmax() == SLOW
     assert page.data("captured", "captured")["device"] == [f"CPU:{n}" for n in range(4)]
+    check_the_folder(straggling, served, new_page)
+    check_the_exported_page(straggling, browser, tmp_path)
 
 
-def test_a_page_of_a_folder_offers_no_capture(
-    straggling: Straggling, served: Served, new_page: Pages
-) -> None:
+def check_the_folder(straggling: Straggling, served: Served, new_page: Pages) -> None:
+    """Its page offers no capture, since no process of the run serves it."""
     straggling.stop.set()
     straggling.join(60)
-    server = served(straggling.folder)
-    page = new_page().open(server.url)
+    page = new_page().open(served(straggling.folder).url)
     page.tab("devices")
     assert page.page.locator(".take").is_hidden()
     page.page.wait_for_selector(".legend")
 
 
-def test_an_exported_page_opens_from_its_file_without_a_network(
-    straggling: Straggling, browser: Browser, tmp_path: Path
-) -> None:
-    straggling.stop.set()
-    straggling.join(60)
+def check_the_exported_page(straggling: Straggling, browser: Browser, tmp_path: Path) -> None:
+    """It opens from its file without a network."""
     with dl.Run.open(straggling.folder) as run:
         path = run.export(tmp_path / "run.html")
     assert path.stat().st_size < MOST_BYTES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import gc
@@ -11,19 +10,19 @@ import socket
 import threading
 import urllib.request
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
-from distlab.events import Error, Metric, RunEnd, Sharding
+from distlab.events import RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import server as serving
 from distlab_dashboard.session import Session
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
-from tests.ui.conftest import Pages, Served
-from tests.ui.viewer import in_a_loop, viewing
+from tests.ui.conftest import Pages, Served, Watched
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 PAGES = (
@@ -45,7 +44,9 @@ def health(server: DashboardServer) -> dict[str, Any]:
 
 
 def test_a_finished_run_shows_everything(served: Served, new_page: Pages) -> None:
-    page = new_page().open(served(finished()).url)
+    server = served(finished(), prefix="some/where")
+    assert server.url.endswith("/some/where/")
+    page = new_page().open(server.url)
     page.wait_for_text("status_text", "finished")
     page.wait_for_text("steps", "60 of 60")
     assert page.text("run") == "made-up"
@@ -56,13 +57,22 @@ def test_a_finished_run_shows_everything(served: Served, new_page: Pages) -> Non
     assert len(loss) == 60
     assert loss[-1] < loss[0]
     assert page.text("lost") == "nothing lost"
+    check_batches(page)
+    check_reductions(page)
+    check_themes(page)
+    for width in (320, 640, 800, 1280):  # 640: a window of 1280 pixels at 200 %
+        page.page.set_viewport_size({"width": width, "height": 800})
+        for tab in PAGES:
+            page.tab(tab)
+            page.page.wait_for_timeout(100)
+            assert page.page.evaluate("document.documentElement.scrollWidth") <= width, (width, tab)
 
 
-def test_sizes_of_a_partial_batch_are_on_the_page(served: Served, new_page: Pages) -> None:
-    page = new_page().open(served(finished()).url)
+def check_batches(page: Watched) -> None:
+    """Moves through the batches: partial ones, one that is not there, and their rows."""
     page.tab("batches")
-    page.page.fill(".number input", "22")
-    page.page.keyboard.press("Enter")
+    page.wait_for_text("batch_number", "59")
+    page.page.click("button.uneven")
     page.wait_for_text("batch_number", "22")
     rows = page.page.locator(".sizes li")
     sizes = [int(size) for size in rows.evaluate_all("rows => rows.map(row => row.dataset.size)")]
@@ -74,16 +84,29 @@ def test_sizes_of_a_partial_batch_are_on_the_page(served: Served, new_page: Page
         ".find((m) => m.name === 'examples').get_column('left').length === 29"
     )
     assert page.data("batches", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
-
-
-def test_the_tooltip_of_an_example_has_its_label_and_index(served: Served, new_page: Pages) -> None:
-    source = finished(3)
-    sharding = next(event for event in source.events if isinstance(event, Sharding))
-    first = int.from_bytes((sharding.indices or b"")[:8], "little")
-    page = new_page().open(f"{served(source).url}#batches")
+    page.tab("placement")
+    pieces = page.page.locator(".pieces tbody tr")
+    texts = [row.locator("th, td").all_inner_texts() for row in pieces.all()]
+    places = ["0 to 7", "8 to 15", "16 to 23", "24 to 28", *(["none"] * 4)]
+    assert texts == [[f"CPU:{n}", places[n], str(size)] for n, size in enumerate(sizes)]
+    page.tab("batches")
+    page.page.click("button.uneven")
+    page.wait_for_text("batch_number", "45")
+    page.page.click('button[data-move="1"]')
+    page.wait_for_text("batch_number", "46")
+    page.page.check(".follow input")
+    page.wait_for_text("batch_number", "59")
+    page.page.fill(".number input", "500")
+    page.page.keyboard.press("Enter")
+    page.wait_for_text(
+        "batch_missing", "Batch 500 is not there: 60 batches so far, from 0. Batch 59 is shown."
+    )
     page.page.fill(".number input", "0")
     page.page.keyboard.press("Enter")
     page.wait_for_text("batch_number", "0")
+    assert not page.page.locator("[data-text=batch_missing]").is_visible()
+    sharding = next(event for event in whole_run(60) if isinstance(event, Sharding))
+    first = int.from_bytes((sharding.indices or b"")[:8], "little")
     box = page.page.locator('section[data-page="batches"] .bk-Figure canvas').first.bounding_box()
     assert box is not None
 
@@ -105,30 +128,67 @@ _TOOLTIP_SAYS = """
 """
 
 
-def test_a_batch_that_is_not_there_is_said_to_lack(served: Served, new_page: Pages) -> None:
-    page = new_page().open(f"{served(finished(30)).url}#batches?batch=500")
-    page.wait_for_text(
-        "batch_missing", "Batch 500 is not there: 30 batches so far, from 0. Batch 29 is shown."
+def check_reductions(page: Watched) -> None:
+    """Compares the table of reductions with the run, and how it is laid out."""
+    page.tab("reductions")
+    page.page.wait_for_selector(".reductions tbody tr")
+    assert page.table() == {
+        "kind": ["all-reduce", "reduce MEAN"],
+        "what": ["\u2013", "\u2013"],
+        "where": ["inside train_step", "from Python"],
+        "bytes each": ["9.64 kB", "4 B"],
+        "type": ["float32", "float32"],
+        "times": ["60", "60"],
+        "bytes in all": ["578 kB", "240 B"],
+        "replicas": ["8", "8"],
+        "mean time": ["not timed", "50 \u00b5s"],
+        "how": ["train.py:31", "to one device"],
+    }
+    assert page.page.locator(".reductions tbody th[scope=row]").count() == 2
+    times = page.page.locator(".reductions tbody tr td:nth-child(6)").first
+    assert times.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
+    assert times.evaluate("cell => getComputedStyle(cell).userSelect") != "none"
+
+
+def check_themes(page: Watched) -> None:
+    """Switches between light and dark: by the system, by the button, and after a reload."""
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light, dark = "rgb(243, 245, 248)", "rgb(13, 17, 23)"
+    assert page.page.evaluate(colour) == light
+    page.page.emulate_media(color_scheme="dark")
+    assert page.page.evaluate(colour) == dark
+    page.page.emulate_media(color_scheme="light")
+    page.page.click("button.theme")
+    assert page.page.evaluate(colour) == dark
+    page.page.reload()
+    page.page.wait_for_selector("html[data-ready=true]")
+    assert page.page.evaluate(colour) == dark
+    page.page.click("button.theme")
+
+
+def test_tables_grow_with_a_run_that_goes_on(served: Served, new_page: Pages) -> None:
+    source = ListSource([*beginning(total_steps=20), compiled(8), *steps(10)])
+    page = new_page(width=800).open(f"{served(source).url}#reductions")
+    page.page.locator(".reductions tbody tr:first-child td").last.select_text()
+    source.events.extend(steps(5, first=10))
+    page.wait_for_times("15")
+    assert page.page.evaluate("() => String(getSelection())") == "train.py:31"
+    page.tab("compile")
+    page.wait_for_text("compiling", "1 program, compiled in 110 ms together")
+    cells = page.page.locator(".programs tbody tr").first
+    assert cells.locator("th").inner_text() == "train_step"
+    assert cells.locator("td").all_inner_texts()[0] == "new function"
+    assert cells.locator("th").get_attribute("title") == "x: float32[8,64]; y: int32[8]"
+    changed = structs.replace(
+        compiled(8), program=1, cause="new shapes", changed="<b>x</b>: float32[8] -> float32[5]"
     )
-    assert page.page.locator("[data-text=batch_missing]").is_visible()
-    page.page.fill(".number input", "3")
-    page.page.keyboard.press("Enter")
-    page.wait_for_text("batch_number", "3")
-    assert not page.page.locator("[data-text=batch_missing]").is_visible()
-
-
-def test_partial_batches_are_found_by_a_button(served: Served, new_page: Pages) -> None:
-    page = new_page().open(served(finished()).url)
-    page.tab("batches")
-    page.wait_for_text("batch_number", "59")
-    page.page.click("button.uneven")
-    page.wait_for_text("batch_number", "22")
-    page.page.click("button.uneven")
-    page.wait_for_text("batch_number", "45")
-    page.page.click('button[data-move="1"]')
-    page.wait_for_text("batch_number", "46")
-    page.page.check(".follow input")
-    page.wait_for_text("batch_number", "59")
+    source.events.append(changed)
+    page.wait_for_text("compiling", "2 programs, compiled in 220 ms together")
+    why = page.page.locator(".programs tbody tr").first.locator("td").first
+    assert why.inner_text() == "new shapes: <b>x</b>: float32[8] \u2192 float32[5]"
+    source.events.append(RunEnd(time_ns=10**13, status="failed", message="ValueError: no"))
+    page.wait_for_text("status_text", "failed")
+    assert page.text("trouble") == "ValueError: no"
 
 
 def test_a_live_run_moves_at_least_four_times_a_second(served: Served, new_page: Pages) -> None:
@@ -170,47 +230,6 @@ def test_a_live_run_moves_at_least_four_times_a_second(served: Served, new_page:
         thread.join()
 
 
-def test_texts_of_a_run_are_never_markup(served: Served, new_page: Pages) -> None:
-    wicked = "<img src=x onerror=alert(1)> $$x$$"
-    events = [*beginning(name=wicked), *steps(3)]
-    events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
-    program = compiled(8)
-    (collective,) = program.collectives
-    collective = structs.replace(collective, source=wicked, dtype=wicked)
-    events.append(structs.replace(program, function=wicked, collectives=[collective]))
-    renamed = Metric(time_ns=1, step=2, values={wicked: 1.0, f"{wicked} loss": 1})
-    page = new_page().open(served(ListSource([*events, renamed])).url)
-    assert "<img src=x" in page.text("run")
-    for tab in PAGES:
-        page.tab(tab)
-        page.page.wait_for_timeout(300)
-        assert page.page.locator('img[src="x"]').count() == 0
-    page.tab("reductions")
-    table = page.table()
-    assert table["where"][0].startswith("inside <img src=x onerror=alert(1)>")
-    assert page.page.locator(".reductions tbody td").last.get_attribute("title") is not None
-
-
-@pytest.mark.parametrize(
-    ("event", "live", "mark"),
-    [
-        (RunEnd(time_ns=10**13, status="failed", message="ValueError: no"), False, "failed"),
-        (RunEnd(time_ns=10**13, status="interrupted"), False, "interrupted"),
-        (None, False, "ended without closing"),
-        (None, True, "live"),
-    ],
-)
-def test_the_header_names_the_end_of_the_run(
-    served: Served, new_page: Pages, event: RunEnd | None, live: bool, mark: str
-) -> None:
-    source = ListSource([*beginning(), *steps(3), *([event] if event else [])])
-    source.live = live
-    page = new_page().open(served(source).url)
-    page.wait_for_text("status_text", mark)
-    if mark == "failed":
-        assert page.text("trouble") == "ValueError: no"
-
-
 def test_an_empty_run_names_the_next_step(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(ListSource([])).url)
     page.wait_for_text("loss_note", "nothing logged yet")
@@ -218,65 +237,6 @@ def test_an_empty_run_names_the_next_step(served: Served, new_page: Pages) -> No
         page.tab(tab)
     assert not page.page.locator("table.reductions").is_visible()
     assert page.warnings == []
-
-
-def test_reductions_are_a_table(served: Served, new_page: Pages) -> None:
-    page = new_page().open(f"{served(finished()).url}#reductions")
-    page.page.wait_for_selector(".reductions tbody tr")
-    assert page.table() == {
-        "kind": ["all-reduce", "reduce MEAN"],
-        "what": ["\u2013", "\u2013"],
-        "where": ["inside train_step", "from Python"],
-        "bytes each": ["9.64 kB", "4 B"],
-        "type": ["float32", "float32"],
-        "times": ["60", "60"],
-        "bytes in all": ["578 kB", "240 B"],
-        "replicas": ["8", "8"],
-        "mean time": ["not timed", "50 µs"],
-        "how": ["train.py:31", "to one device"],
-    }
-    assert page.page.locator(".reductions tbody th[scope=row]").count() == 2
-    times = page.page.locator(".reductions tbody tr td:nth-child(6)").first
-    assert times.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
-    assert times.evaluate("cell => getComputedStyle(cell).userSelect") != "none"
-    card = page.page.locator('section[data-page="reductions"] .card').first.bounding_box()
-    table = page.page.locator("table.reductions").bounding_box()
-    assert card is not None
-    assert table is not None
-    assert table["width"] > 0.9 * card["width"]
-
-
-def test_what_is_selected_in_the_table_stays_selected(served: Served, new_page: Pages) -> None:
-    source = ListSource([*beginning(total_steps=20), *steps(10)])
-    page = new_page().open(f"{served(source).url}#reductions")
-    first = page.page.locator(".reductions tbody tr:first-child")
-    first.locator("td").last.select_text()
-    source.events.extend(steps(5, first=10))
-    page.wait_for_times("15")
-    assert page.page.evaluate("() => String(getSelection())") == "train.py:31"
-
-
-def test_light_and_dark_follow_the_system_and_the_button(served: Served, new_page: Pages) -> None:
-    server = served(finished(5))
-    colour = "() => getComputedStyle(document.body).backgroundColor"
-    light = new_page(scheme="light").open(server.url)
-    dark = new_page(scheme="dark").open(server.url)
-    assert light.page.evaluate(colour) == "rgb(243, 245, 248)"
-    assert dark.page.evaluate(colour) == "rgb(13, 17, 23)"
-    light.page.click("button.theme")
-    assert light.page.evaluate(colour) == "rgb(13, 17, 23)"
-    light.page.reload()
-    light.page.wait_for_selector("html[data-ready=true]")
-    assert light.page.evaluate(colour) == "rgb(13, 17, 23)"
-
-
-@pytest.mark.parametrize("width", [320, 400, 800, 1280])
-def test_nothing_is_wider_than_the_window(served: Served, new_page: Pages, width: int) -> None:
-    page = new_page(width=width).open(served(finished(30)).url)
-    for tab in PAGES:
-        page.tab(tab)
-        page.page.wait_for_timeout(300)
-        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_long_run_shows_how_far_it_is_read(served: Served, new_page: Pages) -> None:
@@ -303,19 +263,6 @@ def test_a_long_run_shows_how_far_it_is_read(served: Served, new_page: Pages) ->
     page.wait_for_text("status_text", "ended without closing")
 
 
-def test_pages_have_addresses(served: Served, new_page: Pages) -> None:
-    page = new_page().open(f"{served(finished(5)).url}#placement")
-    assert page.page.locator('section[data-page="placement"]').is_visible()
-    assert not page.page.locator('section[data-page="overview"]').is_visible()
-
-
-def test_it_works_under_a_prefix(served: Served, new_page: Pages) -> None:
-    server = served(finished(5), prefix="some/where")
-    assert server.url.endswith("/some/where/")
-    page = new_page().open(server.url)
-    page.wait_for_text("steps", "5 of 5")
-
-
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
     """All sessions made in this test, which are not kept alive by it."""
@@ -335,33 +282,13 @@ def are_gone(sessions: list[weakref.ref[Session]]) -> bool:
     return all(session() is None for session in sessions)
 
 
-def test_closed_pages_leave_nothing_behind(
-    served: Served, new_page: Pages, sessions: list[weakref.ref[Session]]
+def test_two_pages_share_one_feed_and_leave_nothing_behind(
+    served: Served,
+    new_page: Pages,
+    sessions: list[weakref.ref[Session]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = served(finished(5))
-    pages = [new_page().open(server.url) for _ in range(2)]
-    assert len(sessions) == 2
-    for page in pages:
-        page.page.close()
-    wait_until(lambda: are_gone(sessions))
-
-
-def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
-    served: Served, sessions: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "UNUSED_SECONDS", 100 * LIMIT_SECONDS)
-    server = served(finished(5))
-
-    async def visit() -> None:
-        async with viewing(server):
-            pass
-
-    in_a_loop(visit)
-    assert len(sessions) == 1
-    wait_until(lambda: are_gone(sessions))
-
-
-def test_two_pages_share_one_feed(served: Served, new_page: Pages) -> None:
+    monkeypatch.setattr(serving, "UNUSED_SECONDS", 1)
     asked: list[int] = []
 
     class Counted(ListSource):
@@ -369,77 +296,44 @@ def test_two_pages_share_one_feed(served: Served, new_page: Pages) -> None:
             asked.append(cursor)
             return super().since(cursor, limit)
 
-    source = Counted(whole_run(20))
-    server = served(source)
-    for _ in range(2):
-        new_page().open(server.url).wait_for_text("steps", "20 of 20")
+    server = served(Counted(whole_run(20)))
+    pages = [new_page().open(server.url) for _ in range(2)]
+    for page in pages:
+        page.wait_for_text("steps", "20 of 20")
     assert asked.count(0) == 1
+    assert len(sessions) == 2
+    for page in pages:
+        page.page.close()
+    wait_until(lambda: are_gone(sessions))
 
 
-def test_health_answers_without_a_session(served: Served) -> None:
-    server = served(finished(5))
-    wait_until(lambda: health(server)["status"] == "finished")
-    answer = health(server)
-    assert answer["run"] == "made-up"
-    assert answer["url"] == server.url
-    assert answer["pid"] > 0
-    assert answer["version"]
-    assert answer["lost"] == 0
-
-
-def test_a_port_that_is_taken_is_an_error_with_a_remedy(served: Served) -> None:
-    first = served(finished(1))
+def test_ports_are_found_freed_and_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second, third = served(finished(1)), served(finished(1)), served(finished(1), port=0)
+    assert len({0, first.port, second.port, third.port}) == 4
     with pytest.raises(PortInUseError, match=rf"{first.port} is taken\. Choose another"):
         serve(finished(1), port=first.port)
-
-
-def test_a_port_of_root_is_not_called_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: socket.socket, address: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(socket.socket, "bind", refuse)
-    with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:80 may be used by root only\."):
-        serve(finished(1), port=80)
-    with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:8080 is taken\."):  # as on Windows
-        serve(finished(1), port=8080)
-
-
-def test_the_next_free_port_is_found(served: Served) -> None:
-    first, second = served(finished(1)), served(finished(1))
-    assert first.port != second.port
-    assert {health(first)["url"], health(second)["url"]} == {first.url, second.url}
-
-
-def test_port_0_takes_any_free_port(served: Served, new_page: Pages) -> None:
-    first, second = served(finished(5), port=0), served(finished(5), port=0)
-    assert len({0, first.port, second.port}) == 3
-    page = new_page().open(second.url)
-    page.wait_for_text("steps", "5 of 5")
-
-
-def test_a_stopped_server_frees_its_port(served: Served) -> None:
-    first = serve(finished(1), port=0)  # one that nobody else takes meanwhile
-    first.stop()
-    first.stop()
-    assert served(finished(1), port=first.port).port == first.port
-
-
-def test_what_is_no_run_is_an_error(tmp_path: Any) -> None:
+    wait_until(lambda: health(first)["status"] == "finished")
+    answer = health(first)
+    assert (answer["run"], answer["url"], answer["lost"]) == ("made-up", first.url, 0)
+    assert answer["pid"] > 0
+    assert answer["version"]
+    third.stop()
+    third.stop()
+    assert served(finished(1), port=third.port).port == third.port
     with pytest.raises(NotARunError):
         serve(tmp_path)
     with pytest.raises(InvalidArgumentError, match="got int"):
         serve(3)
 
+    def refuse(self: socket.socket, address: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
 
-def test_a_server_that_can_not_have_its_files_fails_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(asyncio, "new_event_loop", refuse)
-    with pytest.raises(OSError, match="Too many open files"):
-        serve(finished(1), port=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "bind", refuse)
+        with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:80 may be used by root only\."):
+            serve(finished(1), port=80)
 
 
 class Proxy(threading.Thread):
@@ -490,34 +384,3 @@ def test_it_works_behind_a_proxy_that_removes_a_path(served: Served, new_page: P
         page.page.close()
     finally:
         proxy.stop()
-
-
-def test_the_compile_page_lists_programs_and_grows(served: Served, new_page: Pages) -> None:
-    source = finished()
-    page = new_page(width=800).open(served(source).url)
-    page.tab("compile")
-    page.wait_for_text("compiling", "1 program, compiled in 110 ms together")
-    cells = page.page.locator(".programs tbody tr").first
-    assert cells.locator("th").inner_text() == "train_step"
-    assert cells.locator("td").all_inner_texts()[0] == "new function"
-    assert cells.locator("th").get_attribute("title") == "x: float32[8,64]; y: int32[8]"
-    changed = structs.replace(
-        compiled(8), program=1, cause="new shapes", changed="<b>x</b>: float32[8] -> float32[5]"
-    )
-    source.events.append(changed)
-    page.wait_for_text("compiling", "2 programs, compiled in 220 ms together")
-    why = page.page.locator(".programs tbody tr").first.locator("td").first
-    assert why.inner_text() == "new shapes: <b>x</b>: float32[8] \u2192 float32[5]"
-
-
-def test_the_placement_page_lists_the_rows_of_a_batch_on_each_device(
-    served: Served, new_page: Pages
-) -> None:
-    page = new_page().open(f"{served(finished()).url}#batches?batch=22")
-    page.wait_for_text("batch_number", "22")
-    page.tab("placement")
-    rows = page.page.locator(".pieces tbody tr")
-    texts = [row.locator("th, td").all_inner_texts() for row in rows.all()]
-    firsts = ["0 to 7", "8 to 15", "16 to 23", "24 to 28"]
-    sizes = ["8", "8", "8", "5", "0", "0", "0", "0"]
-    assert texts == [[f"CPU:{n}", (firsts + ["none"] * 4)[n], size] for n, size in enumerate(sizes)]

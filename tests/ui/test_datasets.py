@@ -41,17 +41,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer
     made.stop()
 
 
-def test_the_overview_shows_the_last_batch_of_the_training(
-    server: DashboardServer, new_page: Pages
-) -> None:
+def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page: Pages) -> None:
     page = new_page().open(server.url)
     page.page.wait_for_selector("[data-text=newest_batch]:not([hidden])")
     assert page.text("newest_batch").startswith("Batch 11, digits, test_datasets.py:")
     wait_until(lambda: page.data("newest", "replicas")["size"] == [2, 2])
-
-
-def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page: Pages) -> None:
-    page = new_page().open(f"{server.url}#batches")
+    page.tab("batches")
     page.wait_for_text("batch_number", "13")
     page.page.wait_for_selector(".dataset option:nth-child(3)", state="attached")
     train, test = page.page.locator(".dataset option").all_inner_texts()[1:]
@@ -61,20 +56,14 @@ def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page:
     assert test.endswith(": 4 batches")
     assert page.text("batch_dataset") == test.removesuffix(": 4 batches")
     page.page.select_option(".dataset", "1")
-    page.page.click('.step[data-move="-1"]')
-    page.wait_for_text("batch_number", "12")
-    page.page.click('.step[data-move="-1"]')
-    page.wait_for_text("batch_number", "6")
-    page.page.click('.step[data-move="1"]')
-    page.wait_for_text("batch_number", "12")
+    for move, number in (("-1", "12"), ("-1", "6"), ("1", "12")):
+        page.page.click(f'.step[data-move="{move}"]')
+        page.wait_for_text("batch_number", number)
     wait_until(lambda: page.data("history", "history")["number"] == [5, 6, 12, 13])
     assert "dataset=1" in page.page.url
     page.page.select_option(".dataset", "0")
     page.wait_for_text("batch_number", "11")
     assert page.page.locator('.step[data-move="1"]').is_disabled()
-
-
-def test_an_address_has_the_dataset(server: DashboardServer, new_page: Pages) -> None:
-    page = new_page().open(f"{server.url}#batches?dataset=0")
+    page.page.reload()  # its address has the dataset
     page.wait_for_text("batch_number", "11")
     page.page.wait_for_function("() => document.querySelector('.dataset').value === '0'")

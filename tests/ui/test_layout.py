@@ -1,4 +1,4 @@
-"""Where the parts of charts lie on the page."""
+"""The places of charts' parts on the page."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ _HEADING = """
 """
 
 
-@pytest.mark.parametrize("width", [1280, 800])
 def test_legends_lie_above_the_curves_and_titles_begin_where_headings_do(
-    served: Served, new_page: Pages, width: int
+    served: Served, new_page: Pages
 ) -> None:
     curves = [
         Metric(
@@ -48,7 +47,7 @@ def test_legends_lie_above_the_curves_and_titles_begin_where_headings_do(
         )
         for step in range(50)
     ]
-    page = new_page(width=width).open(served(ListSource([*whole_run(20), *curves])).url)
+    page = new_page(width=800).open(served(ListSource([*whole_run(20), *curves])).url)
     page.page.wait_for_function(
         f"() => ({_LEGENDS})().map(({{names}}) => names.length).toString() === '2,5' "
         f"&& ({_LEGENDS})().every(({{above, inside}}) => above >= 0 && inside >= 0)"
@@ -59,11 +58,7 @@ def test_legends_lie_above_the_curves_and_titles_begin_where_headings_do(
     titles = page.page.evaluate(_TITLES)
     assert len(titles) == 4
     assert titles == pytest.approx([begin] * 4, abs=1)
-
-
-def test_colours_of_busy_shares_have_a_scale(served: Served, new_page: Pages) -> None:
-    source = ListSource(whole_run(60))
-    page = new_page().open(f"{served(source).url}#devices")
+    page.tab("devices")
     scale = page.data("devices", "device_scale")
     rows = page.data("devices", "devices")
     assert [scale["image"][0][0], scale["image"][0][-1]] == [0, 1]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 from bokeh.document import Document
 from bokeh.io.doc import patch_curdoc
+from msgspec import structs
 
 import distlab as dl
 from distlab.control.loops import loops
@@ -21,7 +22,7 @@ from distlab.page import report
 from distlab.recording import RingRecorder
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, serve
-from tests.synthetic import ListSource, beginning, whole_run
+from tests.synthetic import ListSource, whole_run
 from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
@@ -54,7 +55,7 @@ def answer(url: str) -> tuple[int, dict[str, str], bytes]:
     return found
 
 
-def test_the_runs_of_a_folder_are_listed_searched_and_opened(
+def test_the_runs_of_a_folder_are_listed_opened_and_compared(
     library: DashboardServer, new_page: Pages
 ) -> None:
     page = new_page().open(library.url)
@@ -71,29 +72,70 @@ def test_the_runs_of_a_folder_are_listed_searched_and_opened(
     assert page.page.url.endswith("?run=first#overview")
     page.tab("runs")
     assert page.page.locator(".runs tbody tr").count() == 2
+    page.page.select_option(".run-a", "first")
+    page.page.select_option(".run-b", "deep/second")
+    page.page.click(".compare-runs")
+    page.shown("compare")
+    page.page.wait_for_selector(".numbers tbody tr")
+    assert page.page.url.endswith("?run=first&compare=deep%2Fsecond#compare")
+    assert page.page.locator(".numbers thead th").all_inner_texts()[1:3] == ["first", "deep/second"]
+    steps = page.page.locator(".numbers tbody tr", has=page.page.locator("th", has_text="steps"))
+    assert steps.first.locator("td").all_inner_texts() == ["60", "20", "\u00d7 0.333"]
+    settings = page.page.locator(".settings tbody tr")
+    assert settings.first.inner_text().split("\t") == ["planned steps", "60", "20", "differs"]
+    assert settings.nth(1).get_attribute("data-differs") == "same"
+    curves = page.data("two_runs", "comparison_curves")
+    assert [len(values) for values in curves["value"]] == [60, 20]
+    assert curves["value"][0][:20] == curves["value"][1]
 
 
-def test_a_run_further_down_is_opened_by_its_name(
+def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer) -> None:
+    for name in ("../private", "/etc", "first/../../private", "nothing", "\x00", "x" * 5_000, ""):
+        for path in (f"?run={quote(name)}", f"?run=first&compare={quote(name)}"):
+            status, _, body = answer(f"{library.url}{path}")
+            assert status == 404
+            assert b"made-up" not in body
+            assert b"not one of them" in body
+        status, _, _ = answer(f"{library.url}export/run.html?run={quote(name)}")
+        assert status == 404
+
+
+def test_traffic_is_drawn_and_a_run_is_downloaded(
     library: DashboardServer, new_page: Pages
 ) -> None:
-    page = new_page().open(f"{library.url}?run=deep%2Fsecond#events")
-    page.wait_for_text("event_note", "the newest 100 that fit")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["../private", "/etc", "first/../../private", "nothing", "\x00", "first\x00", "x" * 5_000, ""],
-)
-def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer, name: str) -> None:
-    from urllib.parse import quote
-
-    for path in (f"?run={quote(name)}", f"?run=first&compare={quote(name)}"):
-        status, _, body = answer(f"{library.url}{path}")
-        assert status == 404
-        assert b"made-up" not in body
-        assert b"not one of them" in body
-    status, _, _ = answer(f"{library.url}export/run.html?run={quote(name)}")
-    assert status == 404
+    page = new_page().open(f"{library.url}?run=first#reductions")
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('traffic_notes').get_column('text').length > 0"
+    )
+    drawn = page.data("one_reduction", "traffic")
+    # A ring of 8: each device sends 2 x 7/8 of its 9,640 bytes.
+    assert sum(drawn["bytes"]) == pytest.approx(8 * 2 * 7 / 8 * 9_640)
+    assert {(a, b) for a, b in zip(drawn["sender"], drawn["receiver"], strict=True)} == {
+        (f"CPU:{n}", f"CPU:{(n + 1) % 8}") for n in range(8)
+    }
+    page.page.locator(".reductions tbody button").nth(1).click()
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('traffic_notes')"
+        ".get_column('text')[0]?.startsWith('reduce MEAN')"
+    )
+    to_one = page.data("one_reduction", "traffic")
+    assert "CPU:0" in to_one["receiver"]
+    assert page.page.locator(".reductions [aria-pressed=true]").all_inner_texts() == ["reduce MEAN"]
+    with page.page.expect_download() as download:
+        page.page.click('[data-export="trace.json"]')
+    trace = json.loads(Path(download.value.path()).read_text())
+    assert trace["otherData"]["run"] == "runs/first"
+    assert download.value.suggested_filename == "first-trace.json"
+    with page.page.expect_download() as download:
+        page.page.click('[data-export="run.html"]')
+    saved = Path(download.value.path())
+    assert saved.stat().st_size < 5_000_000
+    opened = new_page()
+    opened.page.goto(f"file://{saved.rename(saved.with_suffix('.html'))}")
+    opened.page.wait_for_selector("html[data-ready=true]")
+    assert opened.text("steps") == "60 of 60"
+    assert opened.page.locator(".timebar").is_hidden()
+    opened.foreign.clear()
 
 
 def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: Pages) -> None:
@@ -101,7 +143,6 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     wicked = "<img src=x onerror=alert(1)>"
     events.append(Metric(time_ns=events[-1].time_ns, step=59, values={wicked: 1.0}))
     source = ListSource(events)
-    source.live = False
     server = served(source)
     page = new_page().open(f"{server.url}#events")
     page.wait_for_text("event_note", "the newest 100 that fit")
@@ -123,8 +164,7 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     page.wait_for_text("event_note", f"1 found, {len(events)} searched")
     page.page.click(".events tbody button")
     page.page.wait_for_selector(".whole")
-    whole = page.page.locator(".whole").inner_text()
-    kind, _, text = whole.partition("\n")
+    kind, _, text = page.page.locator(".whole").inner_text().partition("\n")
     assert kind == "placement"
     assert json.loads(text)["name"] == "head/bias"
     assert "kind=placement" in page.page.url
@@ -132,28 +172,19 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     page.page.fill(".event-text", "nothing like this")
     page.wait_for_text("event_note", f"0 found, {len(events)} searched")
     assert page.page.get_by_text("No event fits.").is_visible()
-
-
-def test_an_event_that_is_not_there_is_said_to_lack(served: Served, new_page: Pages) -> None:
-    page = new_page().open(f"{served(ListSource([*beginning()])).url}#events?event=5000")
-    whole = page.page.locator("pre.whole")
-    whole.wait_for()
-    assert whole.inner_text() == "There is no event 5\u202f000: 8 so far, from 0."
-
-
-def test_new_events_come_to_the_top_of_the_list(served: Served, new_page: Pages) -> None:
-    source = ListSource(whole_run(3))
-    server = served(source)
-    page = new_page().open(f"{server.url}#events?kind=step")
-    page.page.wait_for_function("() => document.querySelectorAll('.events tbody tr').length === 3")
+    page.page.fill(".event-text", "")
+    page.page.select_option(".event-kind", "step")
     last = next(e for e in reversed(source.events) if isinstance(e, Step))
-    source.events.append(
-        Step(time_ns=last.time_ns, step=3, program=0, strategy=0, dispatched_ns=1, examples=64)
-    )
+    source.events.append(structs.replace(last, step=60))
     page.page.wait_for_function(
         "() => document.querySelector('.events tbody td:last-child')"
-        ".textContent.startsWith('step=3 ')"
+        ".textContent.startsWith('step=60 ')"
     )
+    page.page.goto(f"{server.url}#events?event=5000")
+    page.page.reload()
+    whole = page.page.locator("pre.whole")
+    whole.wait_for()
+    assert whole.inner_text().startswith("There is no event 5\u202f000: ")
 
 
 def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
@@ -201,28 +232,6 @@ def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
                 loop.stop()
 
 
-def test_a_run_is_downloaded_as_a_page_and_as_a_timeline(
-    library: DashboardServer, new_page: Pages
-) -> None:
-    page = new_page().open(f"{library.url}?run=first")
-    page.page.wait_for_selector(".share")
-    with page.page.expect_download() as download:
-        page.page.click('[data-export="trace.json"]')
-    trace = json.loads(Path(download.value.path()).read_text())
-    assert trace["otherData"]["run"] == "runs/first"
-    assert download.value.suggested_filename == "first-trace.json"
-    with page.page.expect_download() as download:
-        page.page.click('[data-export="run.html"]')
-    saved = Path(download.value.path())
-    assert saved.stat().st_size < 5_000_000
-    opened = new_page()
-    opened.page.goto(f"file://{saved.rename(saved.with_suffix('.html'))}")
-    opened.page.wait_for_selector("html[data-ready=true]")
-    assert opened.text("steps") == "60 of 60"
-    assert opened.page.locator(".timebar").is_hidden()
-    opened.foreign.clear()
-
-
 def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None:
     """The current document is the same for all threads: here, one that is just going."""
     going = Document()
@@ -230,19 +239,6 @@ def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None
     with patch_curdoc(going):
         report.write(ListSource(whole_run(60)), "made-up", tmp_path / "run.html")
     assert "made-up" in (tmp_path / "run.html").read_text()
-
-
-def test_downloads_need_the_token(folder: Path) -> None:
-    made = serve(folder, token="a long token")
-    try:
-        url = made.url.partition("?")[0]
-        assert answer(f"{url}export/trace.json?run=first")[0] == 401
-        status, headers, body = answer(f"{url}export/trace.json?run=first&token=a%20long%20token")
-        assert status == 200
-        assert headers["Content-Disposition"] == 'attachment; filename="first-trace.json"'
-        assert json.loads(body)["traceEvents"]
-    finally:
-        made.stop()
 
 
 def test_a_run_with_a_name_of_any_letters_can_be_downloaded(tmp_path: Path) -> None:
@@ -260,49 +256,6 @@ def test_a_run_with_a_name_of_any_letters_can_be_downloaded(tmp_path: Path) -> N
         assert json.loads(body)["traceEvents"]
     finally:
         made.stop()
-
-
-def test_two_runs_are_compared_by_step(library: DashboardServer, new_page: Pages) -> None:
-    page = new_page().open(library.url)
-    page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 2")
-    page.page.select_option(".run-a", "first")
-    page.page.select_option(".run-b", "deep/second")
-    page.page.click(".compare-runs")
-    page.shown("compare")
-    page.page.wait_for_selector(".numbers tbody tr")
-    assert page.page.url.endswith("?run=first&compare=deep%2Fsecond#compare")
-    assert page.page.locator(".numbers thead th").all_inner_texts()[1:3] == ["first", "deep/second"]
-    steps = page.page.locator(".numbers tbody tr", has=page.page.locator("th", has_text="steps"))
-    assert steps.first.locator("td").all_inner_texts() == ["60", "20", "\u00d7 0.333"]
-    settings = page.page.locator(".settings tbody tr")
-    assert settings.first.inner_text().split("\t") == ["planned steps", "60", "20", "differs"]
-    assert settings.nth(1).get_attribute("data-differs") == "same"
-    curves = page.data("two_runs", "comparison_curves")
-    assert [len(values) for values in curves["value"]] == [60, 20]
-    assert curves["value"][0][:20] == curves["value"][1]
-
-
-def test_the_traffic_of_the_chosen_reduction_is_drawn(
-    library: DashboardServer, new_page: Pages
-) -> None:
-    page = new_page().open(f"{library.url}?run=first#reductions")
-    page.page.wait_for_function(
-        "() => Bokeh.documents[0].get_model_by_name('traffic_notes').get_column('text').length > 0"
-    )
-    drawn = page.data("one_reduction", "traffic")
-    # A ring of 8: each device sends 2 x 7/8 of its 9,640 bytes.
-    assert sum(drawn["bytes"]) == pytest.approx(8 * 2 * 7 / 8 * 9_640)
-    assert {(a, b) for a, b in zip(drawn["sender"], drawn["receiver"], strict=True)} == {
-        (f"CPU:{n}", f"CPU:{(n + 1) % 8}") for n in range(8)
-    }
-    page.page.locator(".reductions tbody button").nth(1).click()
-    page.page.wait_for_function(
-        "() => Bokeh.documents[0].get_model_by_name('traffic_notes')"
-        ".get_column('text')[0]?.startsWith('reduce MEAN')"
-    )
-    to_one = page.data("one_reduction", "traffic")
-    assert "CPU:0" in to_one["receiver"]
-    assert page.page.locator(".reductions [aria-pressed=true]").all_inner_texts() == ["reduce MEAN"]
 
 
 _CLOSER = """

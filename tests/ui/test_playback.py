@@ -56,7 +56,7 @@ def feed(source: Any) -> Iterator[Feed]:
 
 
 def then(at_s: float) -> Folds:
-    """What was known at a moment, read in one go."""
+    """Returns the folds of a moment, read in one go."""
     folds = Folds()
     end = START_NS + round(at_s * 1e9)
     folds.add([event for event in whole_run(60) if event.time_ns <= end])
@@ -256,14 +256,14 @@ def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
     folds = Folds()
     run = whole_run(1)[0]
     assert isinstance(run, Run)
-    told: list[Event] = [run]
+    events: list[Event] = [run]
     states: list[tuple[int, Literal["running", "paused"], int]]
     states = [(0, "running", 0), (0, "paused", 7), (1, "running", 0)]
-    told += [
+    events += [
         Loop(time_ns=1, loop=loop, name=f"l{loop}", state=state, position=position)
         for loop, state, position in states
     ]
-    folds.add(told)
+    folds.add(events)
     columns = folds.columns("loops")
     assert columns["state"] == ["paused", "running"]
     assert columns["name"] == ["l0", "l1"]

@@ -15,13 +15,10 @@ import distlab as dl
 from distlab.events import Error, Lost, Metric, Run, Sharding, Step
 from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
-from distlab_dashboard.brake import MOST_GUESSES
 from tests.recording import samples
 from tests.synthetic import START_NS, STEP_NS, ListSource, beginning, compiled, steps, whole_run
 from tests.ui.asking import ask
 from tests.ui.waiting import LIMIT_SECONDS
-
-TOKEN = "a-long-token"
 
 
 class Figures:
@@ -182,57 +179,3 @@ def test_a_folder_has_the_runs_that_go_on(recorder: RingRecorder, tmp_path: Path
             assert ask(made, "metrics?run=none").status == 404
         finally:
             made.stop()
-
-
-@pytest.fixture
-def guarded() -> Iterator[DashboardServer]:
-    made = serve(ListSource(whole_run(3)), token=TOKEN)
-    yield made
-    made.stop()
-
-
-@pytest.mark.parametrize(
-    ("query", "header", "status"),
-    [
-        (f"?token={TOKEN}", "", 200),
-        ("", f"Bearer {TOKEN}", 200),
-        ("", f"bearer  {TOKEN}", 200),
-        ("", "", 401),
-        ("", "Bearer", 401),
-        ("", "Bearer wrong-token", 401),
-        ("", f"Basic {TOKEN}", 401),
-        ("?token=wrong-token", f"Bearer {TOKEN}", 401),
-    ],
-)
-def test_the_token_may_come_in_the_address_or_in_a_header(
-    query: str, header: str, status: int, guarded: DashboardServer
-) -> None:
-    figures(guarded, f"?token={TOKEN}")  # it has read the run
-    headers = {"Authorization": header} if header else {}
-    assert ask(guarded, "metrics" + query, headers=headers).status == status
-
-
-@pytest.mark.parametrize(
-    ("token", "code"), [("p\u00e4ssw\u00f6rd \u00e0", "utf-8"), ("p\u00e4ssw\u00f6rd", "latin-1")]
-)
-def test_a_token_in_a_header_may_have_any_letters(token: str, code: str) -> None:
-    made = serve(ListSource(whole_run(3)), token=token)
-    try:
-        header = f"Bearer {token}".encode(code).decode("latin-1")  # as http.client sends it
-        assert ask(made, "health", headers={"Authorization": header}).status == 200
-    finally:
-        made.stop()
-
-
-def test_guessing_by_the_header_is_slowed_down(guarded: DashboardServer) -> None:
-    for number in range(MOST_GUESSES):
-        assert ask(guarded, "metrics", headers={"Authorization": f"Bearer {number}"}).status == 401
-    late = ask(guarded, "metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-    assert late.status == 429
-
-
-def test_pages_of_other_sites_and_unknown_hosts_get_nothing(running: DashboardServer) -> None:
-    assert ask(running, "metrics", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
-    assert ask(running, "metrics", headers={"Host": "evil.example"}).status == 403
-    assert ask(running, "metrics", method="POST").status == 405
-    assert ask(running, "metrics", headers={"Cookie": "a=b"}).headers["Cache-Control"] == "no-store"

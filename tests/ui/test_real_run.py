@@ -62,30 +62,6 @@ def facts(page: Watched) -> dict[str, Any]:
 def test_a_run_is_seen_live_and_again_from_its_folder(
     tmp_path: Path, served: Served, new_page: Pages
 ) -> None:
-    training = Training(tmp_path / "run")
-    training.start()
-    assert training.recording.wait(LIMIT_SECONDS)
-    server = served(training.folder)
-    try:
-        page = new_page().open(server.url)
-        page.wait_for_text("status_text", "finished")
-        training.join(LIMIT_SECONDS)
-        assert training.error is None
-        page.wait_for_text("steps", f"{STEPS} of {STEPS}")
-        check_against_recording(page, training.folder)
-        live = facts(page)
-    finally:
-        training.join(LIMIT_SECONDS)
-
-    page = new_page().open(served(training.folder).url)
-    page.wait_for_text("steps", f"{STEPS} of {STEPS}")
-    page.tab(live["page"])
-    assert facts(page) == live
-
-
-def test_the_table_of_reductions_keeps_up_with_the_run(
-    tmp_path: Path, served: Served, new_page: Pages
-) -> None:
     training = Training(tmp_path / "run", 10, 30)
     training.start()
     assert training.recording.wait(LIMIT_SECONDS)
@@ -98,21 +74,26 @@ def test_the_table_of_reductions_keeps_up_with_the_run(
             if steps in training.pauses:
                 assert page.text("status_text") == "live"
                 training.pauses[steps].set()
+        page.wait_for_text("status_text", "finished")
         training.join(LIMIT_SECONDS)
         assert training.error is None
-        run = dl.Run.open(training.folder)
-        steps_taken = list(run.events("step"))
-        assert len(steps_taken) == len(list(run.events("reduction"))) == STEPS
-        # A run file begins with all programs of its process, those of earlier tests included.
-        taken = {e.program for e in steps_taken if isinstance(e, Step)}
-        modes = {
-            e.mode for e in run.events("compile") if isinstance(e, Compile) and e.program in taken
-        }
-        assert modes == {"traced", "ragged"}
+        check_against_recording(page, training.folder)
+        live = facts(page)
     finally:
         for pause in training.pauses.values():
             pause.set()
         training.join(LIMIT_SECONDS)
+    page = new_page().open(served(training.folder).url)
+    page.wait_for_text("steps", f"{STEPS} of {STEPS}")
+    page.tab(live["page"])
+    assert facts(page) == live
+    run = dl.Run.open(training.folder)
+    steps_taken = list(run.events("step"))
+    assert len(steps_taken) == len(list(run.events("reduction"))) == STEPS
+    # A run file begins with all programs of its process, those of earlier tests included.
+    taken = {e.program for e in steps_taken if isinstance(e, Step)}
+    modes = {e.mode for e in run.events("compile") if isinstance(e, Compile) and e.program in taken}
+    assert modes == {"traced", "ragged"}
 
 
 def check_reductions(page: Watched, steps: int) -> None:

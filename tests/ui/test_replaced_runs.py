@@ -21,7 +21,7 @@ def record(folder: Path, loss: float, *, overwrite: bool = False) -> None:
 
 
 def shown(library: Library, name: str) -> list[float]:
-    """What a page that is opened now would show as the last loss."""
+    """Returns the last loss that a page shows which is opened now."""
     run = library.hold(name)
     try:
         wait_until(lambda: run.feed.caught_up, "the run")

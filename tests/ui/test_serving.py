@@ -7,10 +7,8 @@ import errno
 import gc
 import logging
 import os
-import resource
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,12 +22,13 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError
 
 import distlab as dl
-from distlab.errors import InvalidArgumentError, NotARunError
+from distlab.errors import InvalidArgumentError
 from distlab.events import sink
-from distlab_dashboard import DashboardServer, exports, listening, serve
+from distlab_dashboard import DashboardServer, exports, serve
+from distlab_dashboard.access import connections
 from tests import own_process
 from tests.synthetic import ListSource, whole_run
-from tests.ui.asking import Answer, ask
+from tests.ui.asking import ask
 from tests.ui.waiting import wait_until
 
 
@@ -90,30 +89,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowExports]:
     made.go_on.set()
 
 
-def test_one_file_is_made_at_a_time_and_those_who_must_wait_too_long_are_told(
-    recorded: Path, slow: SlowExports
-) -> None:
-    made = serve(recorded)
-    try:
-        with ThreadPoolExecutor(30) as pool:
-            asked = [pool.submit(ask, made, "export/trace.json") for _ in range(30)]
-            refused = 30 - 1 - exports.MOST_WAITING
-            wait_until(lambda: sum(one.done() for one in asked) == refused, "refusals")
-            early = [one.result() for one in asked if one.done()]
-            slow.go_on.set()
-            answers: list[Answer] = [one.result() for one in asked]
-        assert {answer.status for answer in early} == {503}
-        assert {answer.headers["Retry-After"] for answer in early} == {"5"}
-        assert all(b"one file at a time" in answer.body for answer in early)
-        assert sorted(answer.status for answer in answers) == [200] * 3 + [503] * refused
-        assert slow.most == 1
-        assert ask(made, "export/trace.json").status == 200
-    finally:
-        slow.go_on.set()
-        made.stop()
-
-
-def test_the_page_says_in_words_that_there_is_no_file(
+def test_few_files_are_made_and_sent_at_once(
     recorded: Path, slow: SlowExports, browser: Browser
 ) -> None:
     made = serve(recorded)
@@ -121,15 +97,20 @@ def test_the_page_says_in_words_that_there_is_no_file(
     try:
         page.goto(made.url)
         page.wait_for_selector("html[data-ready=true]")
-        with ThreadPoolExecutor(3) as pool:
-            asked = [pool.submit(ask, made, "export/trace.json") for _ in range(3)]
-            wait_until(lambda: slow.asked == 1 + exports.MOST_WAITING, "a full queue")
-            words = page.locator(".saving")
-            assert ask(made, "export/trace.json").status == 503
+        with ThreadPoolExecutor(exports.MOST_AT_ONCE) as pool:
+            asked = [
+                pool.submit(ask, made, "export/trace.json") for _ in range(exports.MOST_AT_ONCE)
+            ]
+            wait_until(lambda: slow.asked == exports.MOST_AT_ONCE, "all places to be taken")
+            refused = ask(made, "export/trace.json")
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
+            assert b"one file at a time" in refused.body
             page.click("[data-export='run.html']")
+            words = page.locator(".saving")
             words.get_by_text("Try again in 5 s").wait_for()
             slow.go_on.set()
-            assert [one.result().status for one in asked] == [200] * 3
+            assert {one.result().status for one in asked} == {200}
+        assert slow.most == 1
         with page.expect_download() as download:
             page.click("[data-export='run.html']")
         assert download.value.suggested_filename == "first-run.html"
@@ -166,7 +147,7 @@ def test_a_file_asked_for_while_the_server_stops_is_refused(recorded: Path) -> N
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the server has closed a connection, once it has sent what it had to."""
+    """Returns whether the server has closed a connection, after all that it sends."""
     connection.settimeout(60)
     try:
         while connection.recv(65_536):
@@ -178,43 +159,26 @@ def is_ended(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
-        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nslow",
-    ],
-)
-def test_connections_that_send_nothing_more_are_closed(
-    sent: bytes, monkeypatch: pytest.MonkeyPatch
+def test_connections_are_few_and_end_when_they_are_idle(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
     made = serve(source())
+    health = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    idle = (b"", health + b"X-Slow: ", health + b"\r\n", health + b"Content-Length: 9\r\n\r\nslow")
+    opened = [socket.create_connection(("127.0.0.1", made.port)) for _ in idle]
     try:
-        with socket.create_connection(("127.0.0.1", made.port)) as connection:
+        for connection, sent in zip(opened, idle, strict=True):
             connection.sendall(sent)
-            assert is_ended(connection)
+        wait_until(lambda: made._http is not None and len(made._http._streams) == 4, "connections")
+        with socket.create_connection(("127.0.0.1", made.port)) as refused:
+            assert is_ended(refused)
+        assert all(map(is_ended, opened))
+        assert ask(made, "health").status == 200
     finally:
-        made.stop()
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux ends stalled readers")
-def test_a_reader_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "STALL_SECONDS", 1.0)
-    made = serve(source())
-    try:
-        with socket.socket() as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            connection.connect(("127.0.0.1", made.port))
-            connection.sendall(b"GET /static/js/bokeh.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            http = made._http
-            assert http is not None
-            wait_until(lambda: len(http._streams) == 1, "the request")
-            (stream,) = http._streams
-            wait_until(stream.closed, "the end of a stalled connection")
-    finally:
+        for connection in opened:
+            connection.close()
         made.stop()
 
 
@@ -272,161 +236,6 @@ def test_a_reader_of_a_file_that_stalls_is_given_up_without_a_word(
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.usefixtures("long_files")
-def test_a_reader_of_a_file_that_is_slow_is_sent_it(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exports, "_SEND_SECONDS", 5.0)
-    with slow_reader(recorded) as (made, reader):
-        end = time.monotonic() + 8
-        while time.monotonic() < end:  # some 100 KB/s
-            assert made._exports._at_once == 1
-            assert reader.connection.recv(2_000)
-            threading.Event().wait(0.02)
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux ends stalled readers")
-@pytest.mark.usefixtures("long_files")
-def test_the_system_ends_no_reader_whose_buffer_is_small_while_a_file_is_sent(
-    recorded: Path,
-) -> None:
-    """It would after a minute, if no large packet ever fits."""
-    with slow_reader(recorded) as (made, reader):
-        http = made._http
-        assert http is not None
-        (stream,) = http._streams
-
-        def stall_ms() -> int:
-            return int(stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
-
-        wait_until(lambda: stall_ms() == 0, "the sending")
-        left = 16 << 20
-        while left > 0:
-            more = reader.connection.recv(1 << 20)
-            assert more
-            left -= len(more)
-        wait_until(lambda: stall_ms() == 60_000, "the limit of the next request")
-
-
-@pytest.mark.usefixtures("long_files")
-def test_few_files_are_sent_at_once(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exports, "MOST_AT_ONCE", 2)
-    made = serve(recorded)
-    readers: list[SlowReader] = []
-    try:
-        for _ in range(2):
-            readers.append(SlowReader(made))
-            assert readers[-1].head() == b"HTTP/1.1 200"
-        answer = ask(made, "export/trace.json")
-        assert answer.status == 503
-        assert b"is sending 2 files" in answer.body
-        assert answer.headers["Retry-After"] == "5"
-        assert ask(made, "export/trace.json", method="HEAD").status == 200  # that makes none
-        readers[0].connection.close()
-        wait_until(lambda: made._exports._at_once < 2, "the end of a sending")
-        assert ask(made, "export/trace.json").status == 200
-    finally:
-        for one in readers:
-            one.connection.close()
-        made.stop()
-
-
-def test_a_flood_of_slow_connections_leaves_pages_and_files_alone(
-    monkeypatch: pytest.MonkeyPatch, browser: Browser
-) -> None:
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 12)
-    made = serve(source())
-    slow: list[socket.socket] = []
-    try:
-        http = made._http
-        assert http is not None
-        page = browser.new_page()
-        page.goto(made.url)
-        page.wait_for_selector("text=Overview")
-        wait_until(lambda: len(http._asking) < len(http._streams), "the page's web socket")
-        for _ in range(60):
-            slow.append(socket.create_connection(("127.0.0.1", made.port)))
-            slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-        assert ask(made, "health").status == 200
-        assert len(http._streams) <= 12
-        assert is_ended(slow[0])
-        web_sockets = [one for one in http._streams if one not in http._asking]
-        assert [one.closed() for one in web_sockets] == [False] * len(web_sockets)
-        assert web_sockets
-        page.close()
-    finally:
-        for one in slow:
-            one.close()
-        made.stop()
-
-
-def test_idle_connections_of_strangers_cut_off_no_download(
-    recorded: Path, slow: SlowExports, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 12)
-    made = serve(recorded, token="a long token")
-    strange: list[socket.socket] = []
-    try:
-        http = made._http
-        assert http is not None
-        path = "export/trace.json"
-        bearer = {"Authorization": "Bearer a long token"}
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(ask, made, path, headers=bearer)
-            wait_until(lambda: slow.busy, "an export")
-            for number in range(60):
-                strange.append(socket.create_connection(("127.0.0.1", made.port)))
-                if number % 2:  # these are refused, and stay connected
-                    strange[-1].sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            assert ask(made, "health", headers=bearer).status == 200
-            assert len(http._streams) <= 12
-            slow.go_on.set()
-            assert asked.result().status == 200
-        wait_until(lambda: http._busy == set(), "the end of all answers")
-    finally:
-        slow.go_on.set()
-        for one in strange:
-            one.close()
-        made.stop()
-
-
-def test_a_connection_whose_answer_is_complete_is_closed_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 4)
-    made = serve(source())
-    opened: list[socket.socket] = []
-    try:
-        for _ in range(6):
-            opened.append(socket.create_connection(("127.0.0.1", made.port)))
-            opened[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert opened[-1].recv(12) == b"HTTP/1.1 200"
-        assert is_ended(opened[0])
-    finally:
-        for one in opened:
-            one.close()
-        made.stop()
-
-
-def test_connections_take_a_quarter_of_the_files_that_may_be_opened(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for allowed, most in ((1_024, 256), (20_000, 512), (resource.RLIM_INFINITY, 512)):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, n=allowed: (n, n))
-        assert listening._most_connections() == most
-
-
-def test_too_much_of_a_request_is_refused() -> None:
-    made = serve(source())
-    try:
-        for headers in ({"X-Long": "x" * 100_000}, {"Content-Length": "1000000000"}):
-            assert ask(made, "health", headers=headers).status in {400, 413, 431}
-    except ConnectionError:
-        pass  # the server need not answer it
-    finally:
-        made.stop()
-
-
 _CYCLES = """
 import gc, os, socket, sys, threading, time
 from pathlib import Path
@@ -469,73 +278,6 @@ def test_a_stopped_server_leaves_nothing_behind(recorded: Path) -> None:
     assert done.stdout == "left nothing\n" * 2, done.stderr
 
 
-_TAKEN = """
-import os
-from distlab.errors import PortInUseError
-from distlab_dashboard import serve
-from tests.synthetic import ListSource, whole_run
-
-source = ListSource(whole_run(3))
-server = serve(source, port=0)
-before = set(os.listdir("/proc/self/fd"))
-for _ in range(5):
-    try:
-        serve(source, port=server.port)
-    except PortInUseError:
-        continue
-    raise AssertionError("two servers on one port")
-print("left", len(set(os.listdir("/proc/self/fd")) - before))
-server.stop()
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux does")
-def test_a_server_that_finds_its_port_taken_leaves_no_file_open() -> None:
-    done = own_process.run(_TAKEN)
-    assert done.stdout == "left 0\n", done.stderr
-
-
-_FORKING = """
-import os, socket
-from distlab_dashboard import serve
-from tests.synthetic import ListSource, whole_run
-
-source = ListSource(whole_run(3))
-source.live = False
-server = serve(source, port=0)
-client = socket.create_connection(("127.0.0.1", server.port))
-client.sendall(b"GET /health HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
-assert client.recv(12) == b"HTTP/1.1 200"
-go_on, done = os.pipe()
-child = os.fork()
-if child == 0:
-    os.close(done)
-    os.read(go_on, 1)  # lives on until its parent has made sure
-    os._exit(0)
-# The parent goes on serving as before.
-client.sendall(b"GET /health HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
-received = b""
-while b"HTTP/1.1 200" not in received:
-    received += client.recv(4096)
-port = server.port
-server.stop()
-client.settimeout(30)
-while client.recv(65536):  # ends: the child has no copy of the connection
-    pass
-again = serve(source, port=port)
-print("free", again.port == port)
-again.stop()
-os.write(done, b"x")
-os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-def test_a_forked_child_lets_the_port_and_the_connections_go() -> None:
-    done = own_process.run(_FORKING, seconds=120)
-    assert done.stdout == "free True\n", done.stderr
-
-
 def test_a_server_that_stops_while_a_page_is_used_writes_nothing(
     browser: Browser, recorded: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -568,14 +310,6 @@ def test_a_file_that_a_full_disk_does_not_take_is_told_in_words(
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
-def test_a_second_stop_has_no_effect(recorded: Path) -> None:
-    made: DashboardServer = serve(recorded)
-    made.stop()
-    made.stop()
-    with pytest.raises(OSError, match="refused"):
-        ask(made)
-
-
 @pytest.mark.parametrize("error", [WebSocketClosedError(), StreamClosedError(), OSError("a fault")])
 def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_are(
     error: Exception, caplog: pytest.LogCaptureFixture
@@ -600,8 +334,8 @@ def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_ar
         assert done.wait(60)
     finally:
         made.stop()
-    told = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
-    assert told == ([error] if type(error) is OSError else [])
+    logged = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
+    assert logged == ([error] if type(error) is OSError else [])
 
 
 def test_a_recording_that_stores_nothing_says_why_it_has_no_page(
@@ -618,8 +352,3 @@ def test_a_recording_that_stores_nothing_says_why_it_has_no_page(
         pytest.raises(InvalidArgumentError, match=r"'run' stores .*\(DISTLAB_RECORD=off\)\. Unset"),
     ):
         serve(recording, port=0)
-
-
-def test_an_empty_path_is_no_folder_to_serve() -> None:
-    with pytest.raises(NotARunError, match="opened by its folder, got a str: ''"):
-        serve("", port=0)

@@ -1,12 +1,11 @@
-"""What a viewer's web socket may send: messages of a page, and nothing that no page sends."""
+"""Messages of a viewer's web socket: those of a page, and no others."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,10 +13,8 @@ import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from distlab_dashboard import DashboardServer, viewer_time
-from distlab_dashboard.page_socket import MOST_BYTES, MOST_EVENTS
-from distlab_dashboard.viewer_time import AHEAD_SECONDS, ViewerTime
-from tests.ui.asking import ask
+from distlab_dashboard import DashboardServer
+from distlab_dashboard.access.messages import MOST_BYTES
 from tests.ui.conftest import Pages
 from tests.ui.viewer import Viewer, in_a_loop, viewing
 
@@ -28,22 +25,15 @@ def token_of(**changes: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        token_of(),
-        token_of() + ".x",
-        *(token_of(session_id=one) for one in (3, ["a"], {"a": 1}, None, "")),
-        "no-token",
-        "x" * 5_000,
-    ],
-)
-def test_only_a_page_of_this_server_opens_a_session(server: DashboardServer, token: str) -> None:
+def test_only_a_page_of_this_server_opens_a_session(server: DashboardServer) -> None:
+    tokens = (token_of(), f"{token_of()}.x", token_of(session_id=3), "no-token", "x" * 5_000)
+
     async def attempt() -> None:
-        address = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws")
-        socket = await websocket_connect(address, subprotocols=["bokeh", token])
-        assert await Viewer(socket).code() == 1008
-        socket.close()
+        for token in tokens:
+            address = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws")
+            socket = await websocket_connect(address, subprotocols=["bokeh", token])
+            assert await Viewer(socket).code() == 1008, token
+            socket.close()
 
     in_a_loop(attempt)
 
@@ -156,107 +146,24 @@ FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FORGED)
 def test_what_no_page_sends_changes_nothing_and_the_session_goes_on(
-    server: DashboardServer, name: str
+    server: DashboardServer,
 ) -> None:
     async def attempt() -> None:
         async with viewing(server) as viewer:
             before = await viewer.settled()
+            for name, forged in FORGED.items():
+                await viewer.patch(forged(before))
+                assert await viewer.document() == before, name
+            for events in ("none", {"kind": "RootAdded"}, None, 5, ["text", 5, None, []]):
+                await viewer.answer(await viewer.send("PATCH-DOC", {"events": events}))
+                assert await viewer.document() == before, events
             choice = changed(view(before)["id"], "data", column('{"page": "overview"}'))
-            await viewer.patch(FORGED[name](before))
-            assert await viewer.document() == before
-            await viewer.patch(FORGED[name](before), choice)  # what is allowed beside it is done
+            many = ({"kind": "RootAdded", "model": a_div(i)} for i in range(500))
+            await viewer.patch(*many, choice)  # what is allowed beside it is done
             after = await viewer.document()
             assert view_text(after) == '{"page": "overview"}'
             assert len(models(after)) == len(models(before))
-
-    in_a_loop(attempt)
-
-
-@pytest.mark.parametrize("events", ["none", {"kind": "RootAdded"}, None, 5, ["text", 5, None, []]])
-def test_a_patch_without_events_changes_nothing(server: DashboardServer, events: object) -> None:
-    async def attempt() -> None:
-        async with viewing(server) as viewer:
-            before = await viewer.settled()
-            await viewer.answer(await viewer.send("PATCH-DOC", {"events": events}))
-            assert await viewer.document() == before
-
-    in_a_loop(attempt)
-
-
-def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None:
-    async def attempt() -> None:
-        async with viewing(server) as viewer:
-            before = await viewer.settled()
-            began = time.monotonic()
-            await viewer.patch(*({"kind": "RootAdded", "model": a_div(i)} for i in range(500)))
-            assert (await asyncio.to_thread(ask, server, "health")).status == 200
-            assert time.monotonic() - began < 5  # some 85 s, when Bokeh made them
-            assert await viewer.document() == before
-
-    in_a_loop(attempt)
-
-
-def test_a_viewer_that_asks_without_end_takes_a_part_of_the_time(
-    server: DashboardServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(viewer_time, "AHEAD_SECONDS", 0.0)  # it was taken before
-
-    async def attempt() -> None:
-        async with viewing(server) as viewer, viewing(server) as other:
-            await viewer.settled()
-            await other.settled()
-            numbers = [await viewer.send("PULL-DOC-REQ", {}) for _ in range(8)]
-            began = time.monotonic()
-            await other.patch()
-            waited = time.monotonic() - began
-            for number in numbers:
-                await viewer.answer(number)
-            assert waited < (time.monotonic() - began) / 2
-
-    in_a_loop(attempt)
-
-
-def test_a_viewer_that_opens_all_pages_in_a_row_never_waits_for_its_turn() -> None:
-    now = [0.0]
-    viewer = ViewerTime(lambda: now[0])
-    for _ in range(10):
-        now[0] += 0.3
-        assert viewer.rest_after(0.3) == 0
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.2, 0.6])
-def test_messages_without_end_take_a_third_of_the_time_after_the_first_seconds(
-    seconds: float,
-) -> None:
-    now = [0.0]
-    viewer = ViewerTime(lambda: now[0])
-    taken = 0.0
-    while now[0] < 300:
-        now[0] += seconds
-        taken += seconds
-        now[0] += viewer.rest_after(seconds)
-    assert taken == pytest.approx(100 + AHEAD_SECONDS, rel=0.02)
-
-
-def test_who_was_silent_for_long_has_no_more_than_before() -> None:
-    now = [0.0]
-    viewer = ViewerTime(lambda: now[0])
-    now[0] = 1e6
-    assert viewer.rest_after(AHEAD_SECONDS) == 0
-    assert viewer.rest_after(0.1) == pytest.approx(0.3)
-
-
-def test_the_events_of_a_message_are_bounded(server: DashboardServer) -> None:
-    async def attempt() -> None:
-        async with viewing(server) as viewer:
-            document = await viewer.settled()
-            end = chart(document, "DataRange1d")
-            for count, shown in ((MOST_EVENTS, MOST_EVENTS), (MOST_EVENTS + 1, MOST_EVENTS)):
-                await viewer.patch(*(changed(end, "end", 1 + i) for i in range(count)))
-                (found,) = (one for one in models(await viewer.document()) if one["id"] == end)
-                assert found["attributes"]["end"] == shown
 
     in_a_loop(attempt)
 
@@ -294,30 +201,21 @@ async def send_no_json(viewer: Viewer) -> None:
         await viewer.socket.write_message("[" * 50_000)
 
 
-@pytest.mark.parametrize(
-    ("attack", "code"),
-    [
-        (send_too_long, 1009),
-        (send_bytes, 1008),
-        (announce_buffers, 1008),
-        (push_a_document, 1008),
-        (send_a_number_as_id, 1008),
-        (send_a_list_as_type, 1008),
-        (send_no_content, 1008),
-        (send_no_json, 1008),
-    ],
-)
-def test_who_sends_what_is_no_message_of_a_page_is_disconnected_alone(
-    server: DashboardServer,
-    attack: Callable[[Viewer], Awaitable[None]],
-    code: int,
-    caplog: pytest.LogCaptureFixture,
+def test_who_sends_no_message_of_a_page_is_disconnected_alone(
+    server: DashboardServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    attacks = (
+        *(send_bytes, announce_buffers, push_a_document, send_a_number_as_id),
+        *(send_a_list_as_type, send_no_content, send_no_json),
+    )
+
     async def attempt() -> None:
-        async with viewing(server) as other, viewing(server) as viewer:
+        async with viewing(server) as other:
             before = await other.settled()
-            await attack(viewer)
-            assert await viewer.code() == code
+            for attack, code in ((send_too_long, 1009), *((one, 1008) for one in attacks)):
+                async with viewing(server) as viewer:
+                    await attack(viewer)
+                    assert await viewer.code() == code, attack
             assert await other.document() == before
 
     in_a_loop(attempt)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from distlab.runs.run_file import RunFile
 from tests.several_workers import several
 from tests.ui.conftest import Pages, Served, Watched
@@ -30,11 +28,11 @@ def wait_for_row(page: Watched, table: str, beginning: str, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (800, "dark")])
 def test_the_pages_of_a_run_that_real_processes_recorded(
-    workers_run: Path, served: Served, new_page: Pages, width: int, scheme: str
+    workers_run: Path, served: Served, new_page: Pages
 ) -> None:
-    page = new_page(width=width, scheme="dark" if scheme == "dark" else "light")
+    width = 800
+    page = new_page(width=width, scheme="dark")
     page.open(served(workers_run).url)
     page.wait_for_text("devices", "8 simulated devices")
     page.tab("workers")

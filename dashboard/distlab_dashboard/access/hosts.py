@@ -20,11 +20,10 @@ from distlab.text.shown import shown
 EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 """Addresses that stand for all addresses of this machine."""
 
-_LAST_PORT: Final = 65_535
 _DEFAULT_PORTS: Final = (None, 80, 443)
-_LOOPBACK_NAME: Final = "localhost"
-_NAME: Final = re.compile(r"[\w.-]+")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?", re.ASCII)
+# Bokeh makes regular expressions of a prefix, and a browser resolves segments of dots.
+_SEGMENT: Final = re.compile(r"(?!\.+$)[\w.~%@:-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,9 @@ class Host:
     name: str
     port: int | None
 
+    def __str__(self) -> str:
+        return self.name if self.port is None else f"{self.name}:{self.port}"
+
     @classmethod
     def read(cls, text: str) -> Host | None:
         """Returns the host that a `Host` header or an origin names; None for anything else."""
@@ -48,73 +50,67 @@ class Host:
         name, port = found[1], found[2]
         return cls(name.strip("[]"), None if port is None else int(port))
 
+    @classmethod
+    def of(cls, address: str) -> Host | None:
+        """Returns the host of a whole address or an origin, None where there is none."""
+        try:
+            return cls.read(urlsplit(address).netloc)
+        except ValueError:
+            return None
+
 
 class Hosts:
-    """The names under which one server answers."""
+    """The names under which one server answers.
+
+    Attributes:
+      origins: The further hosts that were named.
+    """
 
     def __init__(self, address: str, port: int, origins: Iterable[Host]) -> None:
+        self.origins = tuple(origins)
         self._port = port
-        self._origins = tuple(origins)
         self._open = not is_loopback(address)
         self._names = {address.lower()} - {*EVERYWHERE}
         if address in EVERYWHERE:
             own = socket.gethostname().lower()
             self._names |= {own, f"{own}.local"}
 
-    @property
-    def origins(self) -> tuple[Host, ...]:
-        """The further hosts that were named."""
-        return self._origins
-
-    def answers(self, header: str | None) -> bool:
-        """Returns whether the server answers a request.
+    def answers(self, header: str) -> bool:
+        """Returns whether the server answers a request with this `Host`.
 
         The port is left open for the machine's own names, since a tunnel may have another one.
         """
-        host = Host.read(header or "")
-        return host is not None and (self._is_own(host.name) or self._is_named(host))
-
-    def admits(self, origin: str, header: str | None) -> bool:
-        """Returns whether a page may use the server."""
-        host = _host_of(origin)
+        host = Host.read(header)
         if host is None:
             return False
-        if host == Host.read(header or "") or self._is_named(host):
+        # An address is what the browser connected to: a site can't give itself another one's.
+        own = self._is_certain(host.name) or (self._open and _is_address(host.name))
+        return own or self.are_named(host)
+
+    def admits(self, origin: str, header: str) -> bool:
+        """Returns whether a page of an origin may use the server."""
+        host = Host.of(origin)
+        if host is None:
+            return False
+        if host == Host.read(header) or self.are_named(host):
             return True
         return host.port == self._port and self._is_certain(host.name)
 
-    def are_named(self, origin: str) -> bool:
-        """Returns whether an origin is one of the further hosts."""
-        host = _host_of(origin)
-        return host is not None and self._is_named(host)
-
-    def _is_own(self, name: str) -> bool:
-        """Returns whether a request with this name was meant for this machine."""
-        # An address is what the browser connected to: a site can't give itself another one's.
-        return self._is_certain(name) or (self._open and _is_address(name))
+    def are_named(self, host: Host | None) -> bool:
+        """Returns whether a host is one of the further ones."""
+        return host is not None and any(
+            host.name == named.name
+            and (host.port == named.port or (named.port is None and host.port in _DEFAULT_PORTS))
+            for named in self.origins
+        )
 
     def _is_certain(self, name: str) -> bool:
         return name in self._names or is_loopback(name)
 
-    def _is_named(self, host: Host) -> bool:
-        return any(
-            host.name == named.name
-            and (host.port == named.port or (named.port is None and host.port in _DEFAULT_PORTS))
-            for named in self._origins
-        )
-
-
-def _host_of(address: str) -> Host | None:
-    """Returns the host of an origin or of a whole address, None where there is none."""
-    try:
-        return Host.read(urlsplit(address).netloc)
-    except ValueError:
-        return None
-
 
 def is_loopback(address: str) -> bool:
     """Returns whether only this machine can reach an address."""
-    if address == _LOOPBACK_NAME:
+    if address == "localhost":
         return True
     return _is_address(address) and ipaddress.ip_address(address).is_loopback
 
@@ -127,18 +123,14 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def check_address(address: object) -> None:
-    """Checks that a server could listen on an address."""
+def checked_address(address: object) -> str:
+    """Returns an address to listen on."""
     if not isinstance(address, str):
         raise ArgumentTypeError(
             f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
             "machine's addresses, or none."
         )
-    if address not in EVERYWHERE and not (_NAME.fullmatch(address) or _is_address(address)):
-        raise ArgumentValueError(
-            "address is a name or an IP address of this machine, such as 127.0.0.1 or ::1, without "
-            f"http://, brackets and port, got {shown(address)}. The port is an argument of its own."
-        )
+    return address
 
 
 def checked_origins(origins: object) -> tuple[Host, ...]:
@@ -148,15 +140,31 @@ def checked_origins(origins: object) -> tuple[Host, ...]:
             f"origins is a sequence of host or host:port, got {shown(origins)}. Pass a tuple, such "
             "as origins=('hub.example.org',)."
         )
-    return tuple(_checked(one) for one in origins)
+    hosts = []
+    for text in origins:
+        host = Host.read(text)
+        if host is None:
+            raise ArgumentValueError(
+                "An origin is the host at which browsers open the page, with its port unless that "
+                f"is 80 or 443, got {shown(text)}. Write hub.example.org or hub.example.org:8000, "
+                "without https:// and path; patterns such as *.example.org are not possible."
+            )
+        hosts.append(host)
+    return tuple(hosts)
 
 
-def _checked(text: str) -> Host:
-    host = Host.read(text)
-    if host is None or (host.port or 1) > _LAST_PORT:
-        raise ArgumentValueError(
-            "An origin is the host at which browsers open the page, with its port unless that is "
-            f"80 or 443, got {shown(text)}. Write hub.example.org or hub.example.org:8000, without "
-            "https:// and path; patterns such as *.example.org can't be told from other sites."
+def checked_prefix(prefix: object) -> str:
+    """Returns the path at which a proxy serves the page, without slashes at its ends."""
+    if not isinstance(prefix, str):
+        raise ArgumentTypeError(
+            f"prefix is a str such as 'user/ada/proxy/5006', got {type(prefix).__name__}. Pass the "
+            "path at which the proxy serves the page, or none."
         )
-    return host
+    path = prefix.strip("/")
+    if path and not all(_SEGMENT.fullmatch(segment) for segment in path.split("/")):
+        raise ArgumentValueError(
+            "prefix is the path at which a proxy serves the page, such as 'user/ada/proxy/5006': "
+            f"letters from a to z, digits and . _ ~ % @ : - between slashes, got {shown(prefix)}. "
+            "Write other letters as the address has them, such as %C3%A9."
+        )
+    return path

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from bokeh.document import Document
@@ -16,25 +15,9 @@ from bokeh.models import ColumnDataSource, Plot, Range
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import check_token_signature, get_token_payload
 from panel.io.server import WSHandler
-from tornado.websocket import WebSocketProtocol
-
-from distlab_dashboard.tornado_internals import telling
-from distlab_dashboard.viewer_time import ViewerTime
 
 MOST_BYTES: Final = 64 << 10
 """The longest part of a message. The longest that a page sends has some 2 KB."""
-
-MOST_EVENTS: Final = 256
-"""The most events of a message. A page sends four for each chart that gets its place."""
-
-MOST_FRAMES: Final = 50
-"""The most frames in `FRAMES_SECONDS` that complete no part of a message. A browser answers a ping
-in half a minute, and sends each part in one frame."""
-
-FRAMES_SECONDS: Final = 10.0
-
-_CLOSE_SECONDS: Final = 6.0
-"""Tornado gives a connection up 5 s after it was closed, if the other side says nothing."""
 
 _PATCH: Final = "PATCH-DOC"
 _PULL: Final = "PULL-DOC-REQ"
@@ -54,7 +37,7 @@ _READY: Final = {
 
 
 class PageSocket(WSHandler):
-    """Stands before Bokeh's web socket, whose protocol lets a viewer change any model.
+    """A filter before Bokeh's web socket, whose protocol lets a viewer change any model.
 
     Bokeh would also make models, unpack arrays and keep buffers that a viewer sends, all in the
     process that trains. Here, events of other kinds are left out, and the connection of who
@@ -66,29 +49,6 @@ class PageSocket(WSHandler):
         """Begins without a message; tornado calls it for each connection."""
         del application_context, bokeh_websocket_path
         self._parts: list[str] = []
-        self._closed = asyncio.Event()
-        self._time = ViewerTime()
-        self._idle_frames = 0
-        self._counted_since = time.monotonic()
-
-    def get_websocket_protocol(self) -> WebSocketProtocol | None:
-        """Returns what reads frames; tornado calls it for each connection."""
-        return telling(super().get_websocket_protocol(), self)
-
-    async def on_frame(self) -> None:
-        """Notes a frame, after its part of a message if there is one.
-
-        Pings, pongs and fragments without end would cost as much as messages, and ask for nothing.
-        """
-        self._idle_frames += 1
-        if self._idle_frames <= MOST_FRAMES:
-            return
-        now = time.monotonic()
-        if now >= self._counted_since + FRAMES_SECONDS:
-            self._idle_frames, self._counted_since = 0, now
-            return
-        self._refuse()
-        await self._rest(_CLOSE_SECONDS)  # what was sent meanwhile is not read
 
     def open(self, *args: object, **kwargs: object) -> None:
         """Opens the session of a page of this server; tornado calls it."""
@@ -104,7 +64,6 @@ class PageSocket(WSHandler):
         if isinstance(fragment, bytes) or self.connection is None:
             self._refuse()
             return
-        self._idle_frames -= 1  # the one that completes this part is none of them
         self._parts.append(fragment)
         if len(self._parts) < 3:
             return
@@ -124,18 +83,9 @@ class PageSocket(WSHandler):
             asked = {"events": _allowed(asked.get("events"), session.document)}
         else:
             asked = {}
-        began = time.monotonic()
         for part in (header, {}, asked):
             await super().on_message(json.dumps(part))
-        # Until this returns, nothing more is read from the connection.
-        rest = self._time.rest_after(time.monotonic() - began)
-        await asyncio.sleep(0)  # the turn of the others, also where nothing is left to rest
-        await self._rest(rest)
-
-    def on_close(self) -> None:
-        """Ends the rest after a message; tornado calls it when the connection has ended."""
-        self._closed.set()
-        super().on_close()
+        await asyncio.sleep(0)  # the turn of the others: nothing more is read before
 
     def _is_of_a_page(self) -> bool:
         """Returns whether the token is one that this server has signed, and has not expired."""
@@ -145,10 +95,6 @@ class PageSocket(WSHandler):
             return signed and bool(get_token_payload(token)["session_expiry"] > time.time())
         except Exception:  # noqa: BLE001 - whatever a viewer has sent
             return False
-
-    async def _rest(self, seconds: float) -> None:
-        with suppress(asyncio.TimeoutError, asyncio.CancelledError):  # the server may stop
-            await asyncio.wait_for(self._closed.wait(), seconds)
 
     def _refuse(self) -> None:
         self._parts = []
@@ -167,8 +113,8 @@ def _is_header(header: object) -> bool:
 
 
 def _allowed(events: object, document: Document) -> list[object]:
-    """Returns those events that a page may send; none when there are too many."""
-    if not isinstance(events, list) or len(events) > MOST_EVENTS:
+    """Returns those events that a page may send."""
+    if not isinstance(events, list):
         return []
     return [event for event in events if event == _READY or _is_change(event, document)]
 

@@ -8,7 +8,7 @@ from typing import Final
 from tornado.httputil import HTTPHeaders
 from tornado.web import OutputTransform
 
-from distlab_dashboard.hosts import Host
+from distlab_dashboard.access.hosts import Host
 
 POLICY: Final = "Content-Security-Policy"
 
@@ -22,22 +22,15 @@ _EVERY_ANSWER: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _PAGE: Final = (
-    "default-src 'none'",
     # BokehJS compiles the code of its axes' labels, which this server writes, with `Function`.
-    "script-src 'self' 'nonce-{nonce}' 'unsafe-eval'",
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; "
     # Bokeh's charts write their own styles.
-    "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data: blob:",
-    "font-src 'self' data:",
-    "connect-src 'self'",
-    "base-uri 'none'",
-    "form-action 'self'",
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self' {frames}"
 )
-_REFUSAL: Final = (
-    "default-src 'none'",
-    "style-src 'unsafe-inline'",
-    "base-uri 'none'",
-    "form-action 'self'",
+_NOTICE: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'self' {frames}"
 )
 
 
@@ -52,22 +45,14 @@ class SafeHeaders(OutputTransform):
         for name, value in _EVERY_ANSWER.items():
             if name not in headers:
                 headers[name] = value
-        # Of tornado's version, a stranger needs to know nothing.
-        headers.pop("Server", None)
+        headers.pop("Server", None)  # names tornado's version
         return status_code, headers, chunk
 
 
-def page_policy(nonce: str, origins: Iterable[Host]) -> str:
-    """Returns the policy of the page."""
-    return "; ".join([*_PAGE, _frames(origins)]).format(nonce=nonce)
+def page_policy(origins: Iterable[Host], nonce: str = "") -> str:
+    """Returns the policy of the page, or without a nonce that of a page without scripts.
 
-
-def refusal_policy(origins: Iterable[Host]) -> str:
-    """Returns the policy of a page without scripts."""
-    return "; ".join([*_REFUSAL, _frames(origins)])
-
-
-def _frames(origins: Iterable[Host]) -> str:
-    """Returns who may show the page in a frame: pages of the same origin, as Jupyter's are."""
-    named = (one.name if one.port is None else f"{one.name}:{one.port}" for one in origins)
-    return " ".join(["frame-ancestors 'self'", *named])
+    Frames may show it in pages of its own origin, as Jupyter's are, and of the named hosts.
+    """
+    frames = " ".join(map(str, origins))
+    return (_PAGE if nonce else _NOTICE).format(nonce=nonce, frames=frames).rstrip()
