@@ -13,12 +13,10 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import metadata
 
 from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, server
 from distlab._cli.options import HelpFormatter
-from distlab._cli.system_limits import refusal
 from distlab.errors import DistlabError
 from distlab.text.printable import printable
 
@@ -46,44 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
         else:
             code = int(args.run(args))
-        print(end="", flush=True)  # a full disk shows here, or Python would fail when it ends
+        print(end="", flush=True)  # a reader that has gone shows here, not when Python ends
         return code
     except DistlabError as error:
         print(f"distlab: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # who reads the output has enough, such as `head`
-        _drop_output()
-        return BROKEN_PIPE
-    except (OSError, RuntimeError, MemoryError) as error:
-        if isinstance(error, OSError) and _output_failed():
-            told: str | None = f"The output can't be written: {error.strerror}."
-        else:
-            told = refusal(error)
-        if told is None:
-            raise
-        print(f"distlab: error: {told}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        # A progress bar may be on the line.
-        ahead = "\n" if sys.stderr and sys.stderr.isatty() else ""
-        print(f"{ahead}distlab: interrupted", file=sys.stderr)
-        return INTERRUPTED
-
-
-def _output_failed() -> bool:
-    """Returns whether what was printed can't be written; if so, drops it."""
-    try:
-        print(end="", flush=True)  # what was not written is still there
-    except OSError:
-        _drop_output()
-        return True
-    return False
-
-
-def _drop_output() -> None:
-    """Writes to nowhere what is still to be printed, or Python would try again when it ends."""
-    with suppress(OSError):
+        # What is still in the buffer would raise when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("distlab: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _show_warning(message: Warning | str, *_place: object, **_written: object) -> None:
@@ -97,16 +69,14 @@ def _parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"distlab {_version()}")
+    parser.add_argument(
+        "--version", action="version", version=f"distlab {metadata.version('distlab')}"
+    )
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
     for command in (demo, launch, server, dashboard, runs, advise, export, doctor):
         command.add_to(commands)
     return parser
-
-
-def _version() -> str:
-    return metadata.version("distlab")
 
 
 if __name__ == "__main__":

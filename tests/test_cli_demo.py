@@ -68,9 +68,7 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == ("Training on 8 simulated CPU devices: 1,437 images, 64 a batch, 276 steps.")
-    assert re.fullmatch(
-        r"\[#{30}\] 100%  step 276/276  [\d.]+ steps/s  ETA 00:00  loss \d\.\d{4}", lines[-3]
-    )
+    assert re.fullmatch(r"step 276/276  [\d.]+ steps/s  loss \d\.\d{4}", lines[-3])
     accuracy = re.fullmatch(r"Held-out accuracy: (\d\.\d{4}) \((\d+) of 360 images\)", lines[-2])
     assert accuracy is not None
     assert float(accuracy[1]) == pytest.approx(int(accuracy[2]) / 360, abs=5e-5)
@@ -97,25 +95,6 @@ def test_demo_trains_where_the_output_is_closed(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     with dl.Run.open(tmp_path / "run") as run:
         assert run.summary()["status"] == "finished"
-
-
-def test_demo_in_a_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
-    done = own_process.run(_WITHOUT_A_FOLDER, tmp_path / "gone", tmp_path / "run")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("distlab: error: The working directory does not exist any more, ")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
-
-_WITHOUT_A_FOLDER = """
-import os, sys
-from distlab import cli
-_, gone, run = sys.argv
-os.mkdir(gone)
-os.chdir(gone)
-os.rmdir(gone)
-sys.exit(cli.main(["demo", "--no-dashboard", "--steps", "2", "--record", run]))
-"""
 
 
 def test_demo_says_that_recording_is_off(tmp_path: Path) -> None:
@@ -153,7 +132,7 @@ sys.exit(cli.main(["demo", *sys.argv[1:]]))
 
 
 def test_demo_serves_until_ctrl_c(start: Start) -> None:
-    process = start("demo", "--steps", "3", "--replicas", "2")
+    process = start("demo", "--steps", "3", "--replicas", "2", "--port", "0")
     lines = read_until(process, "Serving ")
     address = re.fullmatch(r"Dashboard: (http://127\.0\.0\.1:\d+/?)", lines[0])
     assert address is not None, "the address comes first"
@@ -166,7 +145,7 @@ def test_demo_serves_until_ctrl_c(start: Start) -> None:
 
 def test_demo_stops_on_ctrl_c_while_training(start: Start, tmp_path: Path) -> None:
     process = start("demo", "--no-dashboard", "--epochs", "9999", "--record", "cut")
-    read_until(process, "[")
+    read_until(process, "step ")
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert (code, err) == (130, "distlab: interrupted\n")
@@ -175,11 +154,9 @@ def test_demo_stops_on_ctrl_c_while_training(start: Start, tmp_path: Path) -> No
     assert last.status == "interrupted"
 
 
-@pytest.mark.parametrize("command", ["demo", "dashboard"])
-def test_port_0_is_any_free_port(command: str, start: Start, tmp_path: Path) -> None:
+def test_port_0_is_any_free_port(start: Start, tmp_path: Path) -> None:
     dl.record(tmp_path / "run").close()
-    arguments = ["--steps", "1", "--replicas", "1"] if command == "demo" else ["run"]
-    process = start(command, *arguments, "--port", "0")
+    process = start("dashboard", "run", "--port", "0")
     (line,) = read_until(process, "Dashboard: ")
     port = re.fullmatch(r"Dashboard: http://127\.0\.0\.1:(\d+)/?", line)
     assert port is not None
@@ -219,15 +196,3 @@ def test_one_extra_brings_all_that_the_demo_needs(
         monkeypatch.setitem(sys.modules, package, None)
     assert main(["demo"]) == 2
     assert "pip install 'distlab[demo]'" in capsys.readouterr().err
-
-
-def test_dashboard_opens_what_the_demo_recorded(start: Start) -> None:
-    arguments = ["--no-dashboard", "--exit-when-done", "--steps", "2", "--replicas", "2"]
-    assert finish(start("demo", *arguments, "--record", "run"))[0] == 0
-    process = start("dashboard", "run")
-    lines = read_until(process, "Serving run until Ctrl-C.")
-    address = lines[0].removeprefix("Dashboard: ")
-    with urllib.request.urlopen(address, timeout=60) as page:
-        assert page.status == 200
-    process.send_signal(signal.SIGTERM)
-    assert finish(process) == (0, "Stopped.\n", "")

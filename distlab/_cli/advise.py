@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, named_folder
+from distlab._cli.options import HelpFormatter, file_path
 
 EPILOG = """\
 example:
@@ -33,9 +33,7 @@ def add_to(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument(
-        "folder", type=named_folder, metavar="RUN", help="folder of the recorded run"
-    )
+    parser.add_argument("folder", type=file_path, metavar="RUN", help="folder of the recorded run")
     parser.set_defaults(run=run)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, add_server_options, named_folder
+from distlab._cli.options import HelpFormatter, add_server_options, file_path
 from distlab._cli.serving import HOST, TOKEN, serve, wait_for_interrupt
 
 EPILOG = """\
@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "folder",
-        type=named_folder,
+        type=file_path,
         metavar="RUN",
         help="folder of the recorded run, or a folder of runs",
     )

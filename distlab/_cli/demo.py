@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import io
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlab._cli.options import HelpFormatter, add_server_options, named_folder, positive
+from distlab._cli.options import HelpFormatter, add_server_options, file_path, positive
 from distlab._cli.serving import prepare, serve, wait_for_interrupt
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from distlab.demo.training import Log
 
 DEFAULT_EPOCHS = 60
+LOG_SECONDS = 2.0
 
 DESCRIPTION = """\
 Trains a small network on 1,797 images of handwritten digits, with a MirroredStrategy
@@ -66,7 +66,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--record",
-        type=named_folder,
+        type=file_path,
         metavar="DIR",
         help="folder for the recorded run (default: runs/demo-<date>-<time>)",
     )
@@ -112,7 +112,6 @@ def _train(digits: Digits, replicas: int, steps: int, recording: Log) -> None:
     """Trains the demo's network and prints its accuracy on held-out images."""
     import distlab as dl
     from distlab.demo import training
-    from distlab.demo.progress import Progress
 
     _say(
         f"Training on {replicas} simulated CPU devices: {len(digits.train_labels):,} images, "
@@ -121,11 +120,25 @@ def _train(digits: Digits, replicas: int, steps: int, recording: Log) -> None:
     strategy = dl.MirroredStrategy()
     with strategy.scope():
         params = training.variables()
-    report = Progress(steps, sys.stdout or io.StringIO())  # it may be closed
-    training.train(strategy, params, digits, run=recording, steps=steps, report=report)
+    training.train(strategy, params, digits, run=recording, steps=steps, report=_progress(steps))
     total = len(digits.test_labels)
     right = training.count_correct(strategy, params, digits.test_images, digits.test_labels)
     _say(f"Held-out accuracy: {right / total:.4f} ({right} of {total} images)")
+
+
+def _progress(total: int) -> Callable[[int, Any], None]:
+    """Returns a function that prints a line every two seconds, and at the end."""
+    last_s, last = time.monotonic(), 0
+
+    def report(done: int, loss: Any) -> None:
+        nonlocal last_s, last
+        seconds = time.monotonic() - last_s
+        if seconds >= LOG_SECONDS or done == total:  # reading the loss waits for it
+            rate = (done - last) / seconds
+            _say(f"step {done:,}/{total:,}  {rate:.1f} steps/s  loss {float(loss):.4f}")
+            last_s, last = time.monotonic(), done
+
+    return report
 
 
 def _say(text: str) -> None:

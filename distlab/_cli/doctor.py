@@ -3,10 +3,210 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import Any
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
 
-from distlab._cli.checks import CHECKS, Finding
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from distlab._cli.browser import find_browser
+from distlab._cli.serving import HOST
+from distlab_dashboard.ports import PORTS, is_free
+
+PROBED_DEVICES = 8
+PROBE_SECONDS = 120.0
+
+_IN_STACK = re.compile(r"\s*$|\s+@ |\*\*\* ")
+
+NEWEST_PYTHON = (3, 14)
+"""The newest version of Python that distlab was tested with."""
+
+CORE = (
+    *("distlab", "jax", "jaxlib", "numpy", "msgspec"),
+    *("protobuf", "google-crc32c", "packaging"),
+)
+EXTRAS = {
+    "dashboard": ("panel", "bokeh", "prometheus-client"),
+    "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
+    "keras": ("keras",),
+    "flax": ("flax",),
+    "checkpoint": ("orbax-checkpoint", "flatbuffers"),
+    "cluster": ("distributed", "cloudpickle", "ipyparallel"),
+    "loggers": ("mlflow-skinny", "wandb"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's report.
+
+    Attributes:
+      state: `"ok"`, `"note"` (an optional part is missing) or `"wrong"`.
+      subject: What was checked.
+      text: The result.
+      remedy: What to do about it; empty when nothing needs doing.
+    """
+
+    state: Literal["ok", "note", "wrong"]
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+def python_version() -> Iterator[Finding]:
+    """Reports Python's version and whether this is a virtual environment."""
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        newest = ".".join(map(str, NEWEST_PYTHON))
+        text = f"{platform.python_version()}; distlab was tested with 3.11 to {newest}"
+        yield Finding("wrong", "python", text, f"make the environment with Python {newest}")
+        return
+    place = "virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
+    yield Finding("ok", "python", f"{platform.python_version()} ({place}: {sys.prefix})")
+
+
+def core_versions() -> Iterator[Finding]:
+    """Reports the versions of the packages that distlab requires."""
+    versions = {name: installed_version(name) for name in CORE}
+    for name, version in versions.items():
+        if version is None:
+            remedy = "pip install --force-reinstall distlab"
+            yield Finding("wrong", name, "not installed", remedy)
+        else:
+            yield _of_version(name, version)
+    if versions["jax"] and versions["jaxlib"] and versions["jax"] != versions["jaxlib"]:
+        text = f"jax {versions['jax']} with jaxlib {versions['jaxlib']}"
+        yield Finding("wrong", "jax", text, "pip install --upgrade jax jaxlib")
+
+
+def extras() -> Iterator[Finding]:
+    """Reports which optional packages are installed."""
+    for extra, names in EXTRAS.items():
+        for name in names:
+            version = installed_version(name)
+            if version is None:
+                text = f"not installed; the extra '{extra}' needs it"
+                yield Finding("note", name, text, f"pip install 'distlab[{extra}]'")
+            else:
+                yield _of_version(name, version, extra)
+
+
+def _of_version(name: str, version: str, extra: str = "") -> Finding:
+    """Returns whether an installed version is one of those that distlab was tested with."""
+    tested = supported_versions(name, extra)
+    if tested.contains(version, prereleases=True):
+        return Finding("ok", name, version)
+    text = f"{version}; distlab was tested with {tested}, and may fail with others"
+    return Finding("wrong", name, text, f"pip install '{name}{tested}'")
+
+
+def devices() -> Iterator[Finding]:
+    """Starts CPU devices in another process and sums over them."""
+    command = [sys.executable, "-m", "distlab._cli.probe", str(PROBED_DEVICES)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        text = f"{PROBED_DEVICES} CPU devices computed no sum within {PROBE_SECONDS:.0f} s"
+        remedy = (
+            "unset XLA_FLAGS and PJRT_NPROC, close programs that keep the cores busy, try again"
+        )
+        yield Finding("wrong", "devices", text, remedy)
+        return
+    if done.returncode != 0:
+        # Where XLA ends the process, it prints its stack below the reason.
+        printed = [line for line in done.stderr.splitlines() if not _IN_STACK.match(line)]
+        text = printed[-1] if printed else f"the process ended with code {done.returncode}"
+        remedy = "follow the message; check XLA_FLAGS, JAX_PLATFORMS and PJRT_NPROC"
+        yield Finding("wrong", "devices", text, remedy)
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    names = found["devices"]
+    text = f"{len(names)} simulated ({names[0]} to {names[-1]}) on {os.cpu_count()} cores"
+    if found["sum"] != len(names):
+        wrong = f"a one on each of {len(names)} devices sums to {found['sum']}"
+        yield Finding("wrong", "devices", wrong, "pip install --upgrade jax jaxlib")
+        return
+    yield Finding("ok", "devices", f"{text}; a sum over them is right")
+    yield Finding("ok", "threads", f"PJRT_NPROC={found['threads']} for {len(names)} devices")
+
+
+def ports() -> Iterator[Finding]:
+    """Reports the port that the dashboard would use."""
+    for port in PORTS:
+        if is_free(HOST, port):
+            taken = "" if port == PORTS[0] else f" ({PORTS[0]} to {port - 1} taken)"
+            yield Finding("ok", "port", f"{port} is free on {HOST}{taken}")
+            return
+    text = f"{PORTS[0]} to {PORTS[-1]} are all taken on {HOST}"
+    remedy = "stop dashboards that are no longer needed, or use --port 0 for any free port"
+    yield Finding("wrong", "port", text, remedy)
+
+
+def browser() -> Iterator[Finding]:
+    """Reports which Chromium the browser tests would use."""
+    found = find_browser()
+    if found is not None:
+        yield Finding("ok", "browser", str(found))
+        return
+    text = "no Chromium found; only the browser tests need it, any browser shows the dashboard"
+    yield Finding("note", "browser", text, "make browser, or set CHROMIUM=/path/to/chromium")
+
+
+def folder() -> Iterator[Finding]:
+    """Reports whether runs can be recorded under the working folder."""
+    try:
+        here = Path.cwd()
+    except OSError as error:  # it was deleted, or may not be seen
+        text = f"there is no working folder to record runs in ({error.strerror})"
+        yield Finding("wrong", "runs", text, "change to a folder that exists")
+        return
+    runs = here / "runs"
+    place = runs if runs.is_dir() else here
+    if os.access(place, os.W_OK | os.X_OK):
+        yield Finding("ok", "runs", f"can be recorded in {runs}")
+    else:
+        remedy = "change to a folder that you may write, or name one with --record"
+        yield Finding("wrong", "runs", f"can't be recorded in {place}: not writable", remedy)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    python_version,
+    core_versions,
+    extras,
+    devices,
+    ports,
+    browser,
+    folder,
+)
+
+
+def supported_versions(name: str, extra: str = "") -> SpecifierSet:
+    """Returns the versions of a package that distlab was tested with, all for unknown ones."""
+    found = SpecifierSet()
+    for line in metadata.requires("distlab") or ():
+        requirement = Requirement(line)
+        counts = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if requirement.name == name and counts:
+            found &= requirement.specifier
+    return found
+
+
+def installed_version(name: str) -> str | None:
+    """Returns an installed package's version, None when it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def add_to(commands: Any) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, named_folder, named_path
+from distlab._cli.options import HelpFormatter, file_path
 from distlab.runs.exports import FORMATS
 from distlab.text.paths import is_folder
 
@@ -37,11 +37,9 @@ def add_to(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
+    parser.add_argument("folder", type=file_path, metavar="RUN", help="folder of the recorded run")
     parser.add_argument(
-        "folder", type=named_folder, metavar="RUN", help="folder of the recorded run"
-    )
-    parser.add_argument(
-        "-o", "--output", type=named_path, metavar="FILE", required=True, help="file to write"
+        "-o", "--output", type=file_path, metavar="FILE", required=True, help="file to write"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     parser.set_defaults(run=run)

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, named_folder, port, processes, seconds, whole
+from distlab._cli.options import HelpFormatter, file_path, port, processes, seconds, whole
 from distlab.errors import NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
@@ -60,7 +60,7 @@ def add_to(commands: Any) -> None:
         help="start all workers again after a failure, so often (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--dashboard", type=named_folder, metavar="RUN",
+        "--dashboard", type=file_path, metavar="RUN",
         help="show the run that the workers record in this folder, while they run",
     )  # fmt: skip
     parser.add_argument(

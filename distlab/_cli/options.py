@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from distlab.launching.limits import MOST
-from distlab.text.paths import path_refusal
+from distlab.text.paths import at_home
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -48,27 +48,9 @@ def port(text: str) -> int:
     return _whole(text, 0, 65535)
 
 
-def named_folder(text: str) -> Path:
-    """Parses the path of a folder; an empty one, which Path takes for `.`, is refused."""
-    if not text:
-        raise argparse.ArgumentTypeError("must be a path, got ''; . is the present folder")
-    return named_path(text)
-
-
-def named_path(text: str) -> Path:
+def file_path(text: str) -> Path:
     """Parses the path of a folder or file, which may begin with `~`."""
-    # Path makes one stroke of a URL's two.
-    if "://" in text and (refused := path_refusal(text, "distlab")):
-        raise argparse.ArgumentTypeError(refused)
-    try:
-        found = Path(text).expanduser()
-        found.exists()
-    except PermissionError:
-        return found  # who opens it says so
-    except (OSError, RuntimeError) as error:  # too long, or the home of nobody
-        why = error.strerror if isinstance(error, OSError) else error
-        raise argparse.ArgumentTypeError(f"must be a path, got {text[:80]!r}: {why}") from error
-    return found
+    return Path(at_home(text))
 
 
 def _whole(text: str, least: int, most: int | None) -> int:

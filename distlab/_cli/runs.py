@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlab._cli.options import HelpFormatter, named_folder
+from distlab._cli.options import HelpFormatter, file_path
 from distlab.errors import NotARunError
 from distlab.runs.summary import Summary, gaps
 from distlab.text.metric_names import by_interest
@@ -49,7 +49,7 @@ def add_to(commands: Any) -> None:
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "folder", type=named_folder, metavar="DIR", nargs="?", default=Path("runs"),
+        "folder", type=file_path, metavar="DIR", nargs="?", default=Path("runs"),
         help="the folder (default: runs)",
     )  # fmt: skip
     parser.set_defaults(run=run)

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
     cluster = resolver.cluster_spec() if args.cluster is None else _cluster(args.cluster)
     server = Server(cluster, job, index)
-    host_and_port(server.address)  # refuses an address without a port before it is told
+    host_and_port(server.address)  # refuses an address without a port before it is printed
     print(f"{job} {index} serves at {server.address}", flush=True)
     serve(server)
     return 0

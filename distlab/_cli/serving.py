@@ -33,7 +33,7 @@ class Server(Protocol):
 def prepare(port: int | None) -> None:
     """Checks before any work is done that `serve` can start."""
     _serve()
-    from distlab_dashboard.access import checked_token
+    from distlab_dashboard.access.token import checked_token
 
     checked_token(HOST, os.environ.get(TOKEN))
     if port is not None and (why := refusal(HOST, port)):
