@@ -1,4 +1,4 @@
-"""Bokeh charts, one a file: each has a `root`, a `source` and an `update`.
+"""Bokeh charts: each has a `root`, a `source` and an `update`.
 
 A chart knows columns of folds, and neither events nor servers nor notebooks. Only the data
 of its sources changes: it can be embedded anywhere, for example with
@@ -13,21 +13,18 @@ from typing import Protocol, TypeVar
 from bokeh.models import ColumnDataSource, LayoutDOM
 
 from distlab.charts import theme
-from distlab.charts._sources import say_not_drawn
+from distlab.charts._figure import say_not_drawn
 from distlab.charts._traffic_row import TrafficRow, traffic_row
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
 from distlab.charts.closures import ClosureLanes
 from distlab.charts.comparison import RunComparison
 from distlab.charts.devices import DeviceShares
-from distlab.charts.history import BatchHistory
-from distlab.charts.memory import ProcessMemory
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
+from distlab.charts.over_time import BatchHistory, ProcessMemory, Rates, ServerTraffic
 from distlab.charts.patch import DataPatch, data_patch
 from distlab.charts.placement import PlacementTable
-from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars, reduction_rows
-from distlab.charts.server_traffic import ServerTraffic
 from distlab.charts.timeline import StepTimeline
 from distlab.charts.traffic import Traffic
 from distlab.text import units

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from bokeh.core.properties import value
 from bokeh.models import (
     Axis,
     ColumnDataSource,
+    CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
     Glyph,
@@ -19,15 +23,20 @@ from bokeh.models import (
     HoverTool,
     InlineStyleSheet,
     Label,
+    LabelSet,
     Legend,
     LegendItem,
     Line,
+    LinearAxis,
+    Model,
     MultiLine,
+    Segment,
     VArea,
 )
 from bokeh.plotting import figure
 
 from distlab.charts.theme import FAINT, FONT, INK, colour
+from distlab.folds.arrays import Floats
 
 _LEGEND_CSS = f"""
 [class*=label] {{ color: var(--dl-text, {INK}) !important; }}
@@ -39,6 +48,12 @@ const units = ["B", "kB", "MB", "GB", "TB"]
 let size = tick, unit = 0
 while (Math.abs(size) >= 1000 && unit < 4) { size /= 1000; unit += 1 }
 return `${Number(size.toPrecision(3))} ${units[unit]}`
+"""
+_TICKS = "return Array.from(rows.get_column(place) ?? [])"
+_LABEL = """
+const places = Array.from(rows.get_column(place) ?? [])
+const labels = rows.get_column(column) ?? []
+return String(labels[places.indexOf(tick)] ?? "")
 """
 
 
@@ -185,3 +200,88 @@ def bytes_formatter() -> CustomJSTickFormatter:
 def range_of(renderers: Sequence[GlyphRenderer], padding: float = 0.02) -> DataRange1d:
     """Returns a range that contains what these renderers draw, and nothing else."""
     return DataRange1d(renderers=list(renderers), range_padding=padding)
+
+
+def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis:
+    """Returns an axis with one label for each row of a source."""
+    axis = LinearAxis()
+    axis.ticker = CustomJSTicker(args={"rows": rows, "place": place}, major_code=_TICKS)
+    axis.formatter = CustomJSTickFormatter(
+        args={"rows": rows, "place": place, "column": column}, code=_LABEL
+    )
+    style_axis(axis)
+    return axis
+
+
+def label_rows(plot: figure, rows: ColumnDataSource, *, left: str, right: str = "") -> None:
+    """Labels a figure's rows on both sides."""
+    plot.left = [labelled_axis(rows, "y", left)]
+    if right:
+        plot.right = [labelled_axis(rows, "y", right)]
+    plot.ygrid.visible = False
+
+
+def thinned(labels: Sequence[str], most: int = 24) -> list[str]:
+    """Returns labels with at most `most` of them kept, at equal distances, the others empty."""
+    step = -(-len(labels) // most) or 1
+    return [label if not place % step else "" for place, label in enumerate(labels)]
+
+
+def new_source(name: str, *columns: str) -> ColumnDataSource:
+    """Returns a source with empty columns."""
+    return ColumnDataSource(data={column: [] for column in columns}, name=name)
+
+
+def clear(*sources: ColumnDataSource) -> None:
+    """Removes all rows of sources."""
+    for source in sources:
+        source.data = {column: [] for column in source.data}
+
+
+def finite(values: npt.ArrayLike) -> Floats:
+    """Returns values as float64 with NaN for infinity, which no range can contain."""
+    numbers = np.asarray(values, np.float64)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
+    """Adds a text to a figure that explains what to do while it shows nothing."""
+    bottom = max(16, int(plot.height) - 150)  # pixels from the bottom of the frame
+    source = ColumnDataSource(data={"x": [], "y": [], "text": []}, tags=[text, bottom])
+    set_empty(source, empty=True)
+    # Bokeh warns of a range without anything to contain.
+    renderer = draw(plot, source, Segment(x0=0, y0=0, x1=1, y1=1, line_alpha=0))
+    for axis_range in (plot.x_range, plot.y_range):
+        if isinstance(axis_range, DataRange1d) and axis_range.renderers:  # others follow all
+            axis_range.renderers = [*axis_range.renderers, renderer]
+    plot.add_layout(
+        LabelSet(
+            x="x", y="y", text="text", source=source, x_units="screen", y_units="screen",
+            text_color=INK, text_font=value(FONT), text_font_size="13px", text_baseline="bottom",
+        )
+    )  # fmt: skip
+    return source
+
+
+def set_empty(source: ColumnDataSource, empty: bool) -> None:
+    """Shows or hides the text that `add_empty_text` added."""
+    if empty != bool(len(source.data["x"])):
+        text, bottom = source.tags
+        source.data = (
+            {"x": [16], "y": [bottom], "text": [text]} if empty else {"x": [], "y": [], "text": []}
+        )
+
+
+def say_not_drawn(root: Model) -> None:
+    """Says in an empty chart that it can't be drawn: what it would have needed may be there.
+
+    Args:
+      root: The chart's Bokeh model.
+    """
+    for label in root.select({"type": LabelSet}):
+        source = label.source
+        if source.tags:  # else its texts are the chart's own
+            shown = bool(len(source.data["x"]))
+            source.tags = ["This can't be drawn.", source.tags[1]]
+            set_empty(source, empty=False)
+            set_empty(source, empty=shown)

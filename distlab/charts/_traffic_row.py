@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from distlab.folds import ProgramColumns, ReductionColumns
-from distlab.folds.accepted import require_columns, require_number
 from distlab.text.units import plain
 
 
@@ -51,11 +50,6 @@ def traffic_row(
     Returns:
       The reduction, None when there is no such row.
 
-    Raises:
-      ArgumentTypeError: `reductions` or `programs` are something else, or `place` is no whole
-        number.
-      ArgumentValueError: `place` is negative.
-
     Example:
       >>> from distlab.charts import traffic_row
       >>> from distlab.events import Reduction
@@ -68,10 +62,6 @@ def traffic_row(
       >>> row["kind"], row["how"], row["bytes"], row["participants"]
       ('reduce SUM', 'to one device', 4096, 8)
     """
-    require_columns("traffic_row", reductions, ReductionColumns, "Folds.columns('reductions')")
-    require_number("traffic_row", "place", place, optional=False)
-    if programs is not None:
-        require_columns("traffic_row", programs, ProgramColumns, "Folds.columns('programs')")
     if place >= len(reductions["kind"]):
         return None
     inside, participants = reductions["inside"][place], reductions["participants"][place]

@@ -14,10 +14,6 @@ _RING: Final = (
 )
 
 
-_MOST_PAIRS: Final = 1 << 20
-"""How many transfers a plan has at most, of which each takes memory."""
-
-
 class Phase(NamedTuple):
     """A part of an algorithm in which every pair transfers the same amount.
 
@@ -53,8 +49,6 @@ class Plan(NamedTuple):
 
 def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
     """Returns the transfers of a reduction."""
-    if are_too_many(kind, how, devices):
-        return None
     ring = _shifted(devices)
     piece, passes = size / max(devices, 1), max(devices - 1, 0)
     phases: list[Phase]
@@ -87,11 +81,6 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
         case _:
             return None
     return Plan(phases, note)
-
-
-def are_too_many(kind: str, how: str, devices: int) -> bool:
-    """Returns whether a reduction has more transfers than are listed."""
-    return devices * (devices if (how or kind) == "all-to-all" else 1) > _MOST_PAIRS
 
 
 def _shifted(devices: int) -> Ints:

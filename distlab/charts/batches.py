@@ -7,13 +7,19 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
 from bokeh.plotting import figure
 
-from distlab.charts._figure import draw, new_figure
-from distlab.charts._row_labels import label_rows, thinned
-from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    clear,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    set_empty,
+    thinned,
+)
 from distlab.charts.sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.folds import BatchDetail
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.units import plain
 
@@ -148,12 +154,7 @@ class BatchTiles:
 
         Args:
           columns: `Folds.batch()`, or None.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        if columns is not None:
-            require_columns("BatchTiles.update", columns, BatchDetail, "Folds.batch()")
         set_empty(self._empty, columns is None)
         if columns is None:
             clear(self.source, self._strip, self._tiles, self._free, self._image, self._labels)

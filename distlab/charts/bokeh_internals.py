@@ -5,11 +5,10 @@ Bokeh may change them in any release. tests/charts/test_bokeh_internals.py then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.core.types import ID
 from bokeh.document import Document
 from bokeh.model import Model
@@ -42,25 +41,6 @@ def frozen(document: Document) -> Iterator[None]:
         yield
     finally:
         document.models._pop_freeze()
-
-
-def drop_empty_defaults(models: Iterable[Model]) -> None:
-    """Frees the empty lists and dictionaries that models hold for properties never set.
-
-    Bokeh stores a wrapped container for each property that it reads, and has no
-    public way to remove it. It makes the container again at the next read.
-    """
-    for model in models:
-        model._unstable_default_values = {
-            name: value
-            for name, value in model._unstable_default_values.items()
-            if value or not isinstance(value, PropertyValueContainer)
-        }
-
-
-def count_defaults(models: Iterable[Model]) -> int:
-    """Returns how many values models hold for properties that were never set."""
-    return sum(len(model._unstable_default_values) for model in models)
 
 
 async def send_to_pages(session: ServerSession, messages: Sequence[Message[C]]) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 from bokeh.models import HBar, HoverTool
 
-from distlab.charts._figure import draw, new_figure, range_of
-from distlab.charts._row_labels import label_rows, thinned
-from distlab.charts._sources import add_empty_text, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+    thinned,
+)
 from distlab.charts.theme import FAINT, colour
 from distlab.folds import CaptureColumns
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
@@ -32,7 +38,7 @@ class CapturedSpans:
 
     Attributes:
       root: The figure.
-      source: One row for each device: `device`, `y`, and the labels beside it.
+      source: One row for each device: `device`, `y`, and its labels.
       spans: One row for each span: `y`, `begin`, `end` (milliseconds), `what`, `length`,
         `device`, `color`.
 
@@ -95,11 +101,7 @@ class CapturedSpans:
 
         Args:
           columns: `Folds.columns("captures")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("CapturedSpans.update", columns, CaptureColumns, "captures")
         devices = [plain(name, 24) for name in columns["device"]]
         length = 1e3 * (columns["end_s"] - columns["start_s"])
         self.source.data = {

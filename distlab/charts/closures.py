@@ -1,4 +1,4 @@
-"""When each worker of a coordinator had a function."""
+"""Lanes of a coordinator's workers: the times in which each had a function."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Final
 import numpy as np
 from bokeh.models import HBar, HoverTool, Scatter
 
-from distlab.charts._figure import draw, new_figure, range_of
-from distlab.charts._row_labels import label_rows, thinned
-from distlab.charts._sources import add_empty_text, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+    thinned,
+)
 from distlab.charts.theme import FAINT, colour
 from distlab.folds import CoordinationColumns
 from distlab.text.units import duration_text, plain, share_text

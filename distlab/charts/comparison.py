@@ -12,11 +12,19 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import add_legend, draw, draw_curves, new_figure
-from distlab.charts._sources import add_empty_text, clear, finite, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    add_legend,
+    clear,
+    draw,
+    draw_curves,
+    finite,
+    new_figure,
+    new_source,
+    set_empty,
+)
 from distlab.charts.theme import FONT, INK, colour
 from distlab.folds import ComparisonColumns
-from distlab.folds.accepted import require_columns
 from distlab.text.units import (
     count_text,
     plain,
@@ -101,14 +109,7 @@ class RunComparison:
 
         Args:
           columns: What `folds.compare` returned, or None.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        if columns is not None:
-            require_columns(
-                "RunComparison.update", columns, ComparisonColumns, "compare(first, second)"
-            )
         clear(self.source, self.rates, self.notes, self._largest)
         some = columns is not None and any(len(steps) for steps in columns["step"])
         running = columns is not None and any(len(times) for times in columns["time_s"])

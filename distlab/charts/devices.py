@@ -22,12 +22,19 @@ from bokeh.models import (
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
-from distlab.charts._figure import draw, new_figure, range_of
-from distlab.charts._row_labels import label_rows, thinned
-from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    clear,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+    thinned,
+)
 from distlab.charts.theme import FAINT, FONT, INK, ramp
 from distlab.folds import DeviceColumns
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
@@ -131,11 +138,7 @@ class DeviceShares:
 
         Args:
           columns: `Folds.columns("devices")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("DeviceShares.update", columns, DeviceColumns, "Folds.columns('devices')")
         devices = [plain(name, 24) for name in columns["device"]]
         rows = -np.arange(len(devices), dtype=np.float64)
         mean = np.clip(columns["mean"], 0, 1)

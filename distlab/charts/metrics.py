@@ -8,16 +8,22 @@ from typing import Final
 import numpy as np
 from bokeh.models import BasicTicker, DataRange1d
 
-from distlab.charts._figure import add_legend, draw_curves, new_figure
-from distlab.charts._sources import add_empty_text, finite, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    add_legend,
+    draw_curves,
+    finite,
+    new_figure,
+    new_source,
+    set_empty,
+)
 from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
-from distlab.folds.accepted import require_columns
 from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.units import plain
 
 _MOST_CURVES: Final = 8
-"""Curves of a chart that can be told apart."""
+"""The most curves of a chart that readers can distinguish."""
 
 
 class MetricLines:
@@ -59,11 +65,7 @@ class MetricLines:
 
         Args:
           columns: `Folds.columns("metrics")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("MetricLines.update", columns, MetricColumns, "Folds.columns('metrics')")
         drawn = set(drawn_names(columns, self._wanted))
         chosen = [place for place, name in enumerate(columns["name"]) if name in drawn]
         self.source.data = {

@@ -7,9 +7,6 @@ from typing import Literal, TypedDict
 from bokeh.core.serialization import Ref, Serializer
 from bokeh.models import ColumnDataSource
 
-from distlab.errors import ArgumentTypeError
-from distlab.text.shown import shown
-
 
 class DataPatch(TypedDict):
     """Bokeh's event `ColumnDataChanged`.
@@ -39,19 +36,12 @@ def data_patch(source: ColumnDataSource) -> DataPatch:
       An event for BokehJS' `apply_json_patch` or for a `PATCH-DOC` message, with
       arrays in base64: it can be sent as one text.
 
-    Raises:
-      ArgumentTypeError: `source` is no `ColumnDataSource`.
-
     Example:
       >>> from distlab.charts import ProcessMemory, data_patch
       >>> patch = data_patch(ProcessMemory().source)
       >>> patch["kind"], patch["attr"]
       ('ColumnDataChanged', 'data')
     """
-    if not isinstance(source, ColumnDataSource):
-        raise ArgumentTypeError(
-            f"data_patch takes the source of a chart, got {shown(source)}. Pass chart.source."
-        )
     return {
         "kind": "ColumnDataChanged",
         "model": source.ref,

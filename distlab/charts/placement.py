@@ -1,4 +1,4 @@
-"""Which variable lies on which device or parameter server."""
+"""The places of variables on devices and parameter servers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import HoverTool, Rect, Text
 
-from distlab.charts._figure import draw, new_figure, range_of
-from distlab.charts._row_labels import label_rows, labelled_axis, thinned
-from distlab.charts._sources import add_empty_text, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    draw,
+    label_rows,
+    labelled_axis,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+    thinned,
+)
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
 from distlab.folds import PlacementColumns
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain
@@ -86,11 +93,7 @@ class PlacementTable:
 
         Args:
           columns: `Folds.columns("placement")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("PlacementTable.update", columns, PlacementColumns, "placement")
         names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
         heights = [-float(row) for row in range(len(names))]

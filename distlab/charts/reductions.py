@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
-from distlab.charts._figure import bytes_formatter, draw, new_figure, range_of
-from distlab.charts._row_labels import label_rows
-from distlab.charts._sources import add_empty_text, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    bytes_formatter,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+)
 from distlab.charts.theme import colour
 from distlab.folds import ReductionColumns
-from distlab.folds.accepted import require_columns
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, dtype_text, duration_text, plain
 
@@ -86,11 +92,7 @@ class ReductionBars:
 
         Args:
           columns: `Folds.columns("reductions")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("ReductionBars.update", columns, ReductionColumns, "reductions")
         rows = len(columns["kind"])
         counts = [
             f"≥ {count_text(count)}" if at_least else count_text(count)
@@ -150,7 +152,7 @@ def _what(what: str, largest: str) -> str:
 def _names(columns: ReductionColumns, data: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns names of the bars: what is combined, or else where.
 
-    Equal names get further details, as far as these tell them apart.
+    Equal names get further details, as far as these distinguish them.
     """
     names = [
         f"{kind} of {plain(what, 40)}" if what else f"{kind}, {plain(where, 30)}"

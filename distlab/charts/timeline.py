@@ -20,7 +20,17 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import draw, new_figure, range_of
+from distlab.charts._figure import (
+    add_empty_text,
+    clear,
+    draw,
+    label_rows,
+    new_figure,
+    new_source,
+    range_of,
+    set_empty,
+    thinned,
+)
 from distlab.charts._lane_cells import LEVELS, Slice, cut, image_rows, merged, palette
 from distlab.charts._lane_spans import (
     chosen_steps,
@@ -30,8 +40,6 @@ from distlab.charts._lane_spans import (
     watched_rows,
 )
 from distlab.charts._lanes import COLOURS, FIRST_DEVICE, Range, lane_places
-from distlab.charts._row_labels import label_rows, thinned
-from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts._timeline_tools import (
     TICK,
     TOGGLE,
@@ -42,7 +50,6 @@ from distlab.charts._timeline_tools import (
 )
 from distlab.charts.theme import FAINT, FONT, INK
 from distlab.folds import TimelineColumns
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
 
@@ -184,7 +191,7 @@ class StepTimeline:
 
     @staticmethod
     def _shows(columns: TimelineColumns, seen: Range) -> bool:
-        """Whether these columns show a range with as much detail as the page can."""
+        """Returns whether these columns show a range with as much detail as the page can."""
         begin, width = columns["cell_start_s"], columns["cell_s"]
         inside = begin <= seen[0] and seen[1] <= begin + width * len(columns["steps"])
         fine = width <= (seen[1] - seen[0]) / _CELLS_IN_SIGHT
@@ -195,11 +202,7 @@ class StepTimeline:
 
         Args:
           columns: `Folds.columns("timeline")`.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        require_columns("StepTimeline.update", columns, TimelineColumns, "timeline")
         self._columns = columns
         self.redraw()
 
@@ -209,12 +212,7 @@ class StepTimeline:
         Args:
           columns: Columns that `folds.window` returned for the range of `wanted`; None to
             show the columns of `update` alone.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        if columns is not None:
-            require_columns("StepTimeline.zoom", columns, TimelineColumns, "window(...)")
         self._detail = columns
         self.redraw()
 

@@ -16,13 +16,18 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import draw, new_figure
-from distlab.charts._row_labels import thinned
-from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
+from distlab.charts._figure import (
+    add_empty_text,
+    clear,
+    draw,
+    new_figure,
+    new_source,
+    set_empty,
+    thinned,
+)
 from distlab.charts._traffic_row import TrafficRow
-from distlab.charts._transfers import Phase, Plan, are_too_many, plan
+from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
-from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
@@ -106,12 +111,7 @@ class Traffic:
 
         Args:
           columns: What `traffic_row` returned.
-
-        Raises:
-          ArgumentTypeError: They are something else.
         """
-        if columns is not None:
-            require_columns("Traffic.update", columns, TrafficRow, "traffic_row(...)")
         clear(self.source, self.table, self.notes, self._devices, self._names)
         set_empty(self._empty, columns is None)
         if columns is None:
@@ -137,9 +137,7 @@ class Traffic:
         lines.append((devices, INK))
         if found is None:
             how = plain(columns["how"])
-            unknown = f'The transfers of the algorithm "{how}" are unknown.'
-            too_many = are_too_many(columns["kind"], columns["how"], group)
-            lines.append(("The transfers are too many to show." if too_many else unknown, INK))
+            lines.append((f'The transfers of the algorithm "{how}" are unknown.', INK))
         else:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"

@@ -7,26 +7,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from bokeh.models import BasicTicker
+
 from distlab import charts
 from distlab.charts import BatchTiles, Chart, Traffic, TrafficRow
 from distlab.folds import (
     BatchColumns,
     BatchDetail,
-    ComparisonColumns,
     FoldName,
     Folds,
+    PlacementColumns,
     part_of_batch,
     part_of_batches,
     part_of_captures,
     part_of_devices,
     part_of_placements,
 )
-from distlab.page.narrow import NarrowPlacements, narrow_reductions
 from distlab.page.view import View
 
 TILES_WIDTH: Final = 680
 TRAFFIC_WIDTH: Final = 900
 """The most pixels that the tiles of a batch, and the drawing of a reduction, are wide."""
+
+_MOST_TEXTS: Final = 8
+"""The most devices whose cells have a text in the width of a notebook."""
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -115,146 +119,158 @@ def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
     )
 
 
-_LOSS = Entry(
-    page="overview",
-    height=320,
-    make=charts.loss_lines,
-    columns=lambda folds, _: folds.columns("metrics"),
-    state=_version("metrics"),
-)
-_NEWEST = Entry(
-    page="overview",
-    height=320,
-    make=_tiles,
-    columns=lambda folds, _: part_of_batch(folds.newest_of_main()),
-    state=_newest_state,
-    costly=True,
-)
-_RATES = Entry(
-    page="overview",
-    height=210,
-    make=charts.Rates,
-    notebook=lambda: charts.Rates(height=200),
-    columns=lambda folds, _: folds.columns("steps"),
-    state=_version("steps"),
-)
-_OTHERS = Entry(
-    page="overview",
-    height=210,
-    make=charts.other_lines,
-    columns=lambda folds, _: folds.columns("metrics"),
-    state=_version("metrics"),
-)
-_BATCHES = Entry(
-    page="batches",
-    height=580,
-    make=_tiles,
-    notebook=lambda: BatchTiles(height=330),
-    columns=_batch,
-    state=_batch_state,
-    costly=True,
-)
-_HISTORY = Entry(
-    page="batches",
-    height=240,
-    make=charts.BatchHistory,
-    columns=_history,
-    state=lambda folds, view: (folds.version("batches"), view.dataset),
-)
-_DEVICES = Entry(
-    page="devices",
-    height=340,
-    make=partial(charts.DeviceShares, notes=False),
-    notebook=lambda: charts.DeviceShares(height=240, notes=False),
-    columns=lambda folds, view: part_of_devices(folds.columns("devices"), view.device),
-    state=_part("devices"),
-)
-_CAPTURED = Entry(
-    page="devices",
-    height=300,
-    make=charts.CapturedSpans,
-    columns=lambda folds, view: part_of_captures(folds.columns("captures"), view.device),
-    state=_part("captures"),
-)
-_MEMORY = Entry(
-    page="devices",
-    height=210,
-    make=charts.ProcessMemory,
-    columns=lambda folds, _: folds.columns("devices"),
-    state=_version("devices"),
-)
-_TIMELINE = Entry(
-    page="steps",
-    height=460,
-    make=charts.StepTimeline,
-    notebook=lambda: charts.StepTimeline(height=320),
-    columns=lambda folds, _: folds.columns("timeline"),
-    state=_version("timeline"),
-)
-_REDUCTIONS = Entry(
-    page="reductions",
-    height=220,
-    make=charts.ReductionBars,
-    notebook=narrow_reductions,
-    columns=lambda folds, _: folds.columns("reductions"),
-    state=_version("reductions"),
-)
-_ONE_REDUCTION = Entry(
-    page="reductions",
-    height=420,
-    make=_traffic,
-    columns=_one_reduction,
-    state=lambda folds, view: (
-        folds.version("reductions"),
-        folds.version("programs"),
-        view.reduction,
-    ),
-)
-_PLACEMENT = Entry(
-    page="placement",
-    height=440,
-    make=charts.PlacementTable,
-    notebook=NarrowPlacements,
-    columns=lambda folds, view: part_of_placements(folds.columns("placement"), view.device),
-    state=_part("placement"),
-)
-_CLOSURE_LANES = Entry(
-    page="servers",
-    height=260,
-    make=charts.ClosureLanes,
-    columns=lambda folds, _: folds.columns("coordination"),
-    state=_version("coordination"),
-    costly=True,
-)
-_SERVER_TRAFFIC = Entry(
-    page="servers",
-    height=240,
-    make=charts.ServerTraffic,
-    columns=lambda folds, _: folds.columns("coordination"),
-    state=_version("coordination"),
-)
-_TWO_RUNS: Entry[ComparisonColumns] = Entry(
-    page="compare",
-    height=300,
-    make=charts.RunComparison,
-)
+def _narrow_reductions() -> charts.ReductionBars:
+    """Returns a chart of reductions with fewer marks on its axis."""
+    chart = charts.ReductionBars(height=130)
+    chart.root.xaxis.ticker = BasicTicker(desired_num_ticks=3)
+    return chart
+
+
+class _NarrowPlacements:
+    """A table of variables whose cells have the room of the texts beside them.
+
+    Attributes:
+      root: The figure.
+      source: The cells.
+    """
+
+    def __init__(self) -> None:
+        self._table = charts.PlacementTable(height=260)
+        self.root, self.source = self._table.root, self._table.source
+        self.root.right = []
+        self.root.min_border_left, self.root.min_border_right = 90, 8
+
+    def update(self, columns: PlacementColumns) -> None:
+        """Shows the newest columns; with many devices only tooltips have the bytes."""
+        self._table.update(columns)
+        if len(columns["device"]) > _MOST_TEXTS:
+            cells = dict(self.source.data)
+            self.source.data = {**cells, "text": [""] * len(cells["text"])}
+
 
 CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
-    "loss": _LOSS,
-    "newest": _NEWEST,
-    "rates": _RATES,
-    "others": _OTHERS,
-    "batches": _BATCHES,
-    "history": _HISTORY,
-    "devices": _DEVICES,
-    "captured": _CAPTURED,
-    "memory": _MEMORY,
-    "timeline": _TIMELINE,
-    "reductions": _REDUCTIONS,
-    "one_reduction": _ONE_REDUCTION,
-    "placement": _PLACEMENT,
-    "closure_lanes": _CLOSURE_LANES,
-    "server_traffic": _SERVER_TRAFFIC,
-    "two_runs": _TWO_RUNS,
+    "loss": Entry(
+        page="overview",
+        height=320,
+        make=charts.loss_lines,
+        columns=lambda folds, _: folds.columns("metrics"),
+        state=_version("metrics"),
+    ),
+    "newest": Entry(
+        page="overview",
+        height=320,
+        make=_tiles,
+        columns=lambda folds, _: part_of_batch(folds.newest_of_main()),
+        state=_newest_state,
+        costly=True,
+    ),
+    "rates": Entry(
+        page="overview",
+        height=210,
+        make=charts.Rates,
+        notebook=lambda: charts.Rates(height=200),
+        columns=lambda folds, _: folds.columns("steps"),
+        state=_version("steps"),
+    ),
+    "others": Entry(
+        page="overview",
+        height=210,
+        make=charts.other_lines,
+        columns=lambda folds, _: folds.columns("metrics"),
+        state=_version("metrics"),
+    ),
+    "batches": Entry(
+        page="batches",
+        height=580,
+        make=_tiles,
+        notebook=lambda: BatchTiles(height=330),
+        columns=_batch,
+        state=_batch_state,
+        costly=True,
+    ),
+    "history": Entry(
+        page="batches",
+        height=240,
+        make=charts.BatchHistory,
+        columns=_history,
+        state=lambda folds, view: (folds.version("batches"), view.dataset),
+    ),
+    "devices": Entry(
+        page="devices",
+        height=340,
+        make=partial(charts.DeviceShares, notes=False),
+        notebook=lambda: charts.DeviceShares(height=240, notes=False),
+        columns=lambda folds, view: part_of_devices(folds.columns("devices"), view.device),
+        state=_part("devices"),
+    ),
+    "captured": Entry(
+        page="devices",
+        height=300,
+        make=charts.CapturedSpans,
+        columns=lambda folds, view: part_of_captures(folds.columns("captures"), view.device),
+        state=_part("captures"),
+    ),
+    "memory": Entry(
+        page="devices",
+        height=210,
+        make=charts.ProcessMemory,
+        columns=lambda folds, _: folds.columns("devices"),
+        state=_version("devices"),
+    ),
+    "timeline": Entry(
+        page="steps",
+        height=460,
+        make=charts.StepTimeline,
+        notebook=lambda: charts.StepTimeline(height=320),
+        columns=lambda folds, _: folds.columns("timeline"),
+        state=_version("timeline"),
+    ),
+    "reductions": Entry(
+        page="reductions",
+        height=220,
+        make=charts.ReductionBars,
+        notebook=_narrow_reductions,
+        columns=lambda folds, _: folds.columns("reductions"),
+        state=_version("reductions"),
+    ),
+    "one_reduction": Entry(
+        page="reductions",
+        height=420,
+        make=_traffic,
+        columns=_one_reduction,
+        state=lambda folds, view: (
+            folds.version("reductions"),
+            folds.version("programs"),
+            view.reduction,
+        ),
+    ),
+    "placement": Entry(
+        page="placement",
+        height=440,
+        make=charts.PlacementTable,
+        notebook=_NarrowPlacements,
+        columns=lambda folds, view: part_of_placements(folds.columns("placement"), view.device),
+        state=_part("placement"),
+    ),
+    "closure_lanes": Entry(
+        page="servers",
+        height=260,
+        make=charts.ClosureLanes,
+        columns=lambda folds, _: folds.columns("coordination"),
+        state=_version("coordination"),
+        costly=True,
+    ),
+    "server_traffic": Entry(
+        page="servers",
+        height=240,
+        make=charts.ServerTraffic,
+        columns=lambda folds, _: folds.columns("coordination"),
+        state=_version("coordination"),
+    ),
+    "two_runs": Entry(
+        page="compare",
+        height=300,
+        make=charts.RunComparison,
+    ),
 }
 """The charts by the names that the page's HTML and notebook views use."""

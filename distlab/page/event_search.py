@@ -25,7 +25,7 @@ NAMES: Final = ("number", "time", "kind", "text")
 
 @dataclass(frozen=True)
 class Query:
-    """Which events to find.
+    """The events to find.
 
     Attributes:
       kind: Their kind, empty for all.

@@ -63,7 +63,7 @@ class Feed:
 
     @property
     def live(self) -> bool:
-        """Whether more events may come."""
+        """True while more events may come."""
         return bool(getattr(self.source, "live", True))
 
     @property

@@ -24,7 +24,7 @@ _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""What the page may load and run: nothing from elsewhere, and no script but its own.
+"""The policy of the page: it loads and runs nothing from elsewhere, and no script but its own.
 
 BokehJS compiles the code of its axes' labels with `Function`.
 """

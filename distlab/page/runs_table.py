@@ -29,7 +29,7 @@ class RunSummary(TypedDict):
       total_steps: How many it planned, None when it did not state them.
       replicas: How many replicas each of its strategies had.
       metrics: The last value of each metric.
-      gaps: What it lacks, in words: lost events, missing files.
+      gaps: What it lacks: lost events, missing files.
       bytes: Bytes of its files.
       fault: Why it can't be read, empty for one that can.
     """

@@ -82,7 +82,7 @@ def _clock(workers: WorkerColumns, place: int) -> str:
 
 
 class _Sent(NamedTuple):
-    """What one device sends to its next neighbour.
+    """Messages of one device to its next neighbour.
 
     Attributes:
       group: Number of devices that work together.

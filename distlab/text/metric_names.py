@@ -1,4 +1,4 @@
-"""Which logged numbers people look for first, by their names."""
+"""Names of logged numbers: those that people look for first."""
 
 from __future__ import annotations
 

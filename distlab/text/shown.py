@@ -1,4 +1,4 @@
-"""How a user's value is shown in a message."""
+"""Users' values and errors as short texts for messages."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def shown_clause(error: BaseException, length: int = 400) -> str:
 
 
 def said_by_jax(error: BaseException, length: int = 400) -> str:
-    r"""Returns what JAX says of a value, for the middle of a message."""
+    r"""Returns JAX's text about a value, for the middle of a message."""
     return f"JAX says: {shown_clause(error, length)}."

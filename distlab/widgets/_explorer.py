@@ -6,18 +6,52 @@ import sys
 import threading
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from distlab.errors import ArgumentValueError
-from distlab.strategies.what_if import Choices
+from distlab.strategies.what_if import (
+    MOST_EXAMPLES,
+    MOST_REPLICAS,
+    POLICIES,
+    STRATEGIES,
+    Choices,
+)
 from distlab.text.shown import shown
-from distlab.widgets._explorer_controls import CONTROLS
 from distlab.widgets._notebook import Execution
 from distlab.widgets._static_html import line
 from distlab.widgets._view import check_packages, find_views
 
 if TYPE_CHECKING:
     from distlab.widgets._explorer_widget import ExplorerWidget
+
+
+class Control(TypedDict, total=False):
+    """A control of the explorer in a page.
+
+    Attributes:
+      name: Name of the choice.
+      label: Its label.
+      kind: `"one of"`, `"number"` or `"text"`.
+      options: What can be chosen, for `"one of"`.
+      most: The largest number, for `"number"`.
+    """
+
+    name: str
+    label: str
+    kind: str
+    options: list[str]
+    most: int
+
+
+CONTROLS: Final[list[Control]] = [
+    {"name": "strategy", "label": "Strategy", "kind": "one of", "options": list(STRATEGIES)},
+    {"name": "replicas", "label": "Replicas", "kind": "number", "most": MOST_REPLICAS},
+    {"name": "batch", "label": "Batch", "kind": "number", "most": MOST_EXAMPLES},
+    {"name": "examples", "label": "Examples", "kind": "number", "most": MOST_EXAMPLES},
+    {"name": "policy", "label": "Input divided", "kind": "one of", "options": list(POLICIES)},
+    {"name": "shape", "label": "Variable's shape", "kind": "text"},
+]
+"""The controls, in their order."""
 
 
 @final
@@ -62,7 +96,7 @@ class Explorer:
 
     @property
     def live(self) -> bool:
-        """Whether it still responds to choices."""
+        """True while it responds to choices."""
         return self._widget is not None
 
     def choose(self, name: str, value: object) -> None:

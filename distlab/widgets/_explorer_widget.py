@@ -8,7 +8,7 @@ import anywidget
 import traitlets
 
 from distlab.charts import theme
-from distlab.widgets._explorer_controls import Control
+from distlab.widgets._explorer import Control
 from distlab.widgets._front_end import file_text, let_messages_pass
 
 

@@ -152,7 +152,7 @@ def _awaits(shell: Any, cell: str) -> bool:
     flags = shell.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         code = compile(shell.transform_cell(cell), "<cell>", "exec", flags, dont_inherit=True)
-    except (SyntaxError, ValueError):  # what executes it says so
+    except (SyntaxError, ValueError):  # executing it raises the error
         return False
     return bool(code.co_flags & inspect.CO_COROUTINE)
 

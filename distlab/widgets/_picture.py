@@ -17,7 +17,7 @@ from distlab.folds import (
     StepColumns,
     TimelineColumns,
 )
-from distlab.page.facts.reductions import reduction_rows
+from distlab.page.facts.cards import reduction_rows
 from distlab.text.bytes import bytes_text
 from distlab.text.png import data_uri
 from distlab.text.units import plain

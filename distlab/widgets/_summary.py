@@ -11,10 +11,9 @@ from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, Place
 from distlab.folds.placement import is_server
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
+from distlab.page.facts.cards import lost_text, reduction_rows
 from distlab.page.facts.devices import BUSY_NOTE
 from distlab.page.facts.progress import rate_texts, steps_text
-from distlab.page.facts.recording import lost_text
-from distlab.page.facts.reductions import reduction_rows
 from distlab.page.facts.run import ending_text, errors_text
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain, share_text

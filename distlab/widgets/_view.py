@@ -40,7 +40,7 @@ class View:
 
     panes: tuple[str, ...] = ()
     has_buttons: ClassVar[bool] = False
-    """Whether it may pause and stop the `controlled` loops of this process."""
+    """True if it may pause and stop the `controlled` loops of this process."""
 
     def __init__(self, source: Source | None = None) -> None:
         """Opens the view; the classes in `distlab.widgets` differ by their charts.
@@ -101,7 +101,7 @@ class View:
 
     @property
     def live(self) -> bool:
-        """Whether it still follows the run."""
+        """True while it follows the run."""
         return self._widget is not None
 
     def refresh(self, folds: Folds) -> None:

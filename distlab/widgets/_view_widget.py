@@ -12,8 +12,7 @@ import traitlets
 from distlab.charts import theme
 from distlab.folds import Folds
 from distlab.page.loop_buttons import LoopRow, loop_rows, press
-from distlab.widgets import _bokehjs
-from distlab.widgets._front_end import file_text, let_messages_pass
+from distlab.widgets._front_end import bokehjs, file_text, let_messages_pass
 from distlab.widgets._summary import Summary
 from distlab.widgets._view_charts import ViewCharts
 
@@ -75,7 +74,7 @@ class ViewWidget(anywidget.AnyWidget):
         let_messages_pass(self)
         self.on_msg(_answer)
         # A page that opens while a cell runs may get no answer, so it need not ask.
-        self.send({"kind": "bokehjs"}, [_bokehjs.script()])
+        self.send({"kind": "bokehjs"}, [bokehjs()])
 
     def show(self, summary: Summary, folds: Folds) -> None:
         """Updates the pages."""
@@ -105,7 +104,7 @@ def _answer(view: ViewWidget, content: dict[str, object], _buffers: list[object]
     """Answers a page that asks for BokehJS, or reports a click on a button."""
     match content.get("kind"):
         case "bokehjs":
-            view.send({"kind": "bokehjs"}, [_bokehjs.script()])
+            view.send({"kind": "bokehjs"}, [bokehjs()])
         case "press":
             press(content.get("loop"), content.get("verb"))
             view.send({"kind": "pressed", "click": content.get("click")})

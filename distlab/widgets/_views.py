@@ -100,7 +100,7 @@ class Reductions(View):
 
 @final
 class Placement(View):
-    """Which variable lies on which device, with the bytes of each copy.
+    """The device of each variable, with the bytes of each copy.
 
     Example:
       >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What processes cost, as Linux accounts it: memory of a tree of them, CPU time of one."""
+"""Costs of processes, as Linux accounts them: memory of a tree of them, CPU time of one."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Served:
 
     @property
     def log(self) -> str:
-        """What the server and all that it started have printed."""
+        """The output of the server and of all that it started."""
         return self._log.read_text(errors="replace")
 
     def url(self, path: str) -> str:
@@ -74,7 +74,7 @@ class Served:
         return f"http://127.0.0.1:{self._port}{BASE_URL}{path}?token={self._token}"
 
     def request(self, path: str, method: str = "GET") -> Any:
-        """What an address answers, read as JSON."""
+        """Returns the answer of an address, read as JSON."""
         asked = urllib.request.Request(self.url(path), method=method)
         with urllib.request.urlopen(asked, timeout=60) as answer:
             body = answer.read()

@@ -1,4 +1,4 @@
-"""How binder-check reads what processes cost, and what it says when that is too much."""
+"""binder-check measures what processes cost, and reports what is too much."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def project() -> dict[str, Any]:
 
 
 def start(*command: str) -> str:
-    """What a command prints that `binder/start` starts as Binder does."""
+    """Returns the output of a command that `binder/start` starts as Binder does."""
     done = subprocess.run(
         [str(BINDER / "start"), *command],
         cwd=ROOT,
@@ -85,7 +85,7 @@ def test_requirements_are_those_of_the_extra() -> None:
 
 
 def needs(requirement: str) -> set[str]:
-    """What a requirement comes to when distlab's own extras are followed."""
+    """Returns the packages of a requirement when distlab's own extras are followed."""
     if not requirement.startswith("distlab["):
         return {requirement}
     extras = requirement.removeprefix("distlab[").removesuffix("]").split(",")

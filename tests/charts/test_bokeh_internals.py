@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from bokeh.core.types import ID
 from bokeh.document import Document
-from bokeh.models import Column, ColumnDataSource, CustomJS, Div
+from bokeh.models import Column, ColumnDataSource, Div
 from bokeh.protocol import Protocol
 from bokeh.server.connection import ServerConnection
 from bokeh.server.session import ServerSession
 
 from distlab.charts.bokeh_internals import (
-    count_defaults,
-    drop_empty_defaults,
     frozen,
     send_to_pages,
     set_id,
@@ -51,19 +49,6 @@ def test_new_models_are_looked_for_once_at_the_end_and_also_after_an_error() -> 
     assert document.get_model_by_id(first.id) is first
     place.children = [second]
     assert document.get_model_by_id(second.id) is second
-
-
-def test_empty_defaults_are_dropped_and_made_again() -> None:
-    div = Div(text="kept", tags=["set"])
-    div.js_on_change("text", CustomJS(code=""))
-    assert (div.css_classes, div.subscribed_events) == ([], set())
-    before = count_defaults([div])
-    assert before >= 2
-    drop_empty_defaults([div])
-    assert count_defaults([div]) < before
-    assert (div.text, div.tags, len(div.js_property_callbacks)) == ("kept", ["set"], 1)
-    assert div.css_classes == []
-    assert count_defaults([div]) > 0
 
 
 def test_messages_reach_every_page_of_a_session_in_order() -> None:

@@ -1,4 +1,4 @@
-"""What charts put into their sources, and that they can be embedded anywhere."""
+"""Charts fill their sources, and can be embedded anywhere."""
 
 from __future__ import annotations
 
@@ -131,20 +131,16 @@ def _columns_in(part: Any, column: str) -> Iterator[list[str]]:
         yield from _columns_in(one, column)
 
 
-@pytest.mark.parametrize("case", CHARTS.values(), ids=list(CHARTS))
-def test_only_the_data_of_sources_changes(folds: Folds, case: Case[Any]) -> None:
-    chart = case.shown(Folds())
-    before = outside_of_sources(chart)
-    assert list(chart.source.data[case.column]) == []
-    chart.update(case.columns(folds))
-    assert list(chart.source.data[case.column]) == case.texts
-    assert outside_of_sources(chart) == before
-
-
-@pytest.mark.parametrize("case", CHARTS.values(), ids=list(CHARTS))
-def test_an_embedded_chart_has_the_data_of_its_run(folds: Folds, case: Case[Any]) -> None:
-    assert [] in embedded(case.shown(Folds()), case.column)
-    assert case.texts in embedded(case.shown(folds), case.column)
+def test_only_the_data_of_sources_changes(folds: Folds) -> None:
+    for name, case in CHARTS.items():
+        chart = case.shown(Folds())
+        before = outside_of_sources(chart)
+        assert list(chart.source.data[case.column]) == [], name
+        assert [] in embedded(chart, case.column), name
+        chart.update(case.columns(folds))
+        assert list(chart.source.data[case.column]) == case.texts, name
+        assert outside_of_sources(chart) == before, name
+        assert case.texts in embedded(chart, case.column), name
 
 
 def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:

@@ -1,4 +1,4 @@
-"""What the timeline draws: cells for much time, single steps for little, and nothing unmeasured."""
+"""The timeline draws cells for much time, single steps for little, and nothing unmeasured."""
 
 from __future__ import annotations
 

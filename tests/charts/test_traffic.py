@@ -40,16 +40,12 @@ def shown(columns: TrafficRow | None) -> Traffic:
 
 
 @pytest.mark.parametrize("kind", INSIDE)
-@pytest.mark.parametrize("devices", [1, 2, 3, 8, 16, 17, 64, 1_024])
-def test_what_is_drawn_adds_up_to_the_bytes_on_the_wire(kind: str, devices: int) -> None:
-    chart = shown(row(kind, devices=devices))
-    drawn = sum(chart.source.data["bytes"]) + sum(chart.table.data["bytes"])
-    # The events round down for each device.
-    assert drawn == pytest.approx(devices * wire_bytes(kind, 9_640, devices), abs=devices)
-
-
-@pytest.mark.parametrize("kind", INSIDE)
-def test_groups_are_drawn_once_and_said(kind: str) -> None:
+def test_drawn_transfers_add_up_to_the_bytes_on_the_wire(kind: str) -> None:
+    for devices in (1, 2, 3, 8, 16, 17, 64, 1_024):
+        chart = shown(row(kind, devices=devices))
+        drawn = sum(chart.source.data["bytes"]) + sum(chart.table.data["bytes"])
+        # The events round down for each device.
+        assert drawn == pytest.approx(devices * wire_bytes(kind, 9_640, devices), abs=devices)
     chart = shown(row(kind, devices=16, group=4))
     assert sum(chart.source.data["bytes"]) == pytest.approx(4 * wire_bytes(kind, 9_640, 4), abs=4)
     assert "16 devices take part in groups of 4" in chart.notes.data["text"][1]
@@ -110,19 +106,6 @@ def test_many_devices_are_a_table_of_rows() -> None:
     assert chart.source.data["sender"] == []
     assert chart.table.data["sender"][0] == "CPU:0 to CPU:31"
     assert "in 32 rows: rows send" in chart.notes.data["text"][1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "devices"), [("all-to-all", 20_000), ("all-reduce", 1 << 40), ("all-gather", 1 << 62)]
-)
-def test_more_transfers_than_memory_holds_are_not_listed(kind: str, devices: int) -> None:
-    assert plan(kind, "", size=4, devices=devices) is None
-
-
-def test_transfers_that_are_too_many_are_said_to_be() -> None:
-    chart = shown(row("all-to-all", devices=20_000))
-    assert "The transfers are too many to show." in chart.notes.data["text"]
-    assert len(chart.table.data["x"]) == 0
 
 
 def test_the_table_has_what_each_row_sends() -> None:

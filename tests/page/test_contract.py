@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-import pytest
 from bokeh.models import HoverTool
 
 from distlab.charts import reduction_rows
@@ -17,16 +16,17 @@ from distlab.folds import Folds
 from distlab.page import facts, loop_buttons
 from distlab.page.board import TABLES, Board
 from distlab.page.charts import CHARTS
-from distlab.page.facts.advice import AdviceRow
 from distlab.page.facts.batch import SizeRow
+from distlab.page.facts.cards import AdviceRow
 from distlab.page.loop_buttons import LoopRow
 from distlab.page.template import PAGES
 from distlab.page.view import View
 from distlab.strategies.what_if import Choices
-from distlab.widgets._explorer_controls import CONTROLS, Control
+from distlab.widgets._explorer import CONTROLS, Control
 from distlab.widgets._explorer_widget import ExplorerWidget
 from distlab.widgets._view_widget import SummaryTexts, ViewWidget
 from distlab_dashboard import exports, shared_pages
+from distlab_dashboard.event_list import EventList
 from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.served_run import ServedRun
 from tests.synthetic import ListSource, whole_run
@@ -65,22 +65,26 @@ def parameters(function: str, script: str) -> set[str]:
 def test_facts_are_those_that_the_page_asks_for() -> None:
     asked = names(r'data-(?:text|show|list)="(\w+)"', HTML)
     asked |= names(r"\b(?:facts|shown)\.(\w+)", SCRIPT)
-    made = keys(facts.ServedFacts, facts.EventFacts, facts.IndexFacts)
+    run = ServedRun(ListSource(whole_run(3)))
+    run.feed.pull()
+    view, folds = View(), run.feed.folds
+    served = RunPage(run, Board(), ("", ""), None).facts(view, folds, library=False)
+    made = served.keys() | EventList(run.feed).facts(view).keys() | facts.INDEX.keys()
     assert asked == made
     away = re.search(r"const AWAY = \{(.*?)\n\}", SCRIPT, re.DOTALL)
     assert away is not None
     assert names(r"(\w+): \"", away[1]) <= made
 
 
-@pytest.mark.parametrize("count", [0, 60])
-def test_all_facts_are_made_for_every_run(count: int) -> None:
-    run = ServedRun(ListSource(whole_run(count) if count else []))
-    run.feed.pull()
-    page = RunPage(run, Board(), ("", ""), None)
-    made = page.facts(View(), run.feed.folds, library=False)
-    assert made.keys() == keys(facts.ServedFacts)
-    assert facts.INDEX.keys() == keys(facts.IndexFacts)
-    json.dumps(made, allow_nan=False)
+def test_all_facts_are_made_for_every_run() -> None:
+    made = []
+    for events in ([], whole_run(60)):
+        run = ServedRun(ListSource(events))
+        run.feed.pull()
+        page = RunPage(run, Board(), ("", ""), None)
+        made.append(page.facts(View(), run.feed.folds, library=False))
+        json.dumps(made[-1], allow_nan=False)
+    assert made[0].keys() == made[1].keys()
 
 
 def test_items_of_lists_are_those_that_the_page_asks_for() -> None:
@@ -97,10 +101,10 @@ def columns(table: str) -> set[str]:
     return names(r'data-(?:column|title)="(\w+)"', found[0])
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_columns_of_tables_are_those_that_the_page_asks_for(table: str) -> None:
-    read = names(r'rows\.get_column\("(\w+)"\)', SCRIPTS["runs.js"]) if table == "runs" else set()
-    assert columns(table) | read == set(TABLES[table])
+def test_columns_of_tables_are_those_that_the_page_asks_for() -> None:
+    read = names(r'rows\.get_column\("(\w+)"\)', SCRIPTS["runs.js"])
+    for table, made in TABLES.items():
+        assert columns(table) | (read if table == "runs" else set()) == set(made), table
 
 
 def test_columns_of_reductions_are_those_of_their_chart() -> None:
@@ -108,12 +112,12 @@ def test_columns_of_reductions_are_those_of_their_chart() -> None:
     assert columns("reductions") == set(reduction_rows().data) - drawn_from
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_only_the_values_of_tooltips_name_columns(name: str) -> None:
+def test_only_the_values_of_tooltips_name_columns() -> None:
     # BokehJS writes a label as it stands.
-    root = CHARTS[name].make(height=300).root
-    tools = [tool for tool in root.select({"type": HoverTool}) if isinstance(tool.tooltips, list)]
-    assert [label for tool in tools for label, _ in tool.tooltips if "@" in label] == []
+    for entry in CHARTS.values():
+        hovers = entry.make(height=300).root.select({"type": HoverTool})
+        tools = [tool for tool in hovers if isinstance(tool.tooltips, list)]
+        assert [label for tool in tools for label, _ in tool.tooltips if "@" in label] == []
 
 
 def test_choices_are_those_that_the_page_makes() -> None:

@@ -1,21 +1,22 @@
-"""What the Overview and the table of runs say of logged numbers."""
+"""The texts of the Overview and the table of runs about logged numbers."""
 
 from __future__ import annotations
 
 from distlab.events import Metric
 from distlab.folds import Folds
-from distlab.page.facts.metrics import MetricFacts, metric_facts
+from distlab.page.facts import Facts
+from distlab.page.facts.metrics import metric_facts
 from distlab.page.runs_table import RunSummary, run_rows
 
 
-def told(*values: dict[str, float]) -> MetricFacts:
+def noted(*values: dict[str, float]) -> Facts:
     folds = Folds()
     folds.add([Metric(time_ns=step, step=step, values=each) for step, each in enumerate(values)])
     return metric_facts(folds.columns("metrics"))
 
 
 def test_the_loss_is_told_after_however_many_other_names() -> None:
-    facts = told({f"norm/layer{n}": 1.0 for n in range(64)}, {"loss": 0.5, "accuracy": 0.7})
+    facts = noted({f"norm/layer{n}": 1.0 for n in range(64)}, {"loss": 0.5, "accuracy": 0.7})
     assert (facts["loss_name"], facts["loss"]) == ("loss", "0.5")
     assert facts["losses_not_drawn"] == ""
     assert facts["others_not_drawn"] == (
@@ -25,13 +26,13 @@ def test_the_loss_is_told_after_however_many_other_names() -> None:
 
 
 def test_all_that_is_drawn_needs_no_note() -> None:
-    facts = told({f"norm/layer{n}": 1.0 for n in range(8)} | {f"loss{n}": 1.0 for n in range(8)})
+    facts = noted({f"norm/layer{n}": 1.0 for n in range(8)} | {f"loss{n}": 1.0 for n in range(8)})
     assert (facts["losses_not_drawn"], facts["others_not_drawn"]) == ("", "")
-    assert told()["others_not_drawn"] == ""
+    assert noted()["others_not_drawn"] == ""
 
 
 def test_names_beyond_all_bounds_are_counted() -> None:
-    facts = told({f"loss{n}": 1.0 for n in range(9)}, {f"m{n}": 1.0 for n in range(10_065)})
+    facts = noted({f"loss{n}": 1.0 for n in range(9)}, {f"m{n}": 1.0 for n in range(10_065)})
     assert facts["losses_not_drawn"] == (
         "1 other loss is not drawn: loss8; 1 value of further names is not counted. run.to_pandas("
         '"metric") has all.'

@@ -1,22 +1,23 @@
-"""What the Overview says of a run's steps."""
+"""The texts of the Overview about a run's steps."""
 
 from __future__ import annotations
 
 from distlab.folds import Folds
-from distlab.page.facts.progress import ProgressFacts, progress_facts
+from distlab.page.facts import Facts
+from distlab.page.facts.progress import progress_facts
 from tests.recording import samples
 
 
-def progress(folds: Folds, *, live: bool) -> ProgressFacts:
+def progress(folds: Folds, *, live: bool) -> Facts:
     return progress_facts(folds.columns("steps"), folds.columns("coordination"), live=live)
 
 
 def test_steps_that_workers_take_in_their_processes_are_not_said_to_be_none() -> None:
     folds = Folds()
     folds.add([samples.run(), samples.closures(400)])
-    told = progress(folds, live=False)
-    assert (told["steps"], told["progress"]) == ("\u2013", None)
-    assert told["eta"] == "400 functions done by workers in all: see Parameter servers"
+    found = progress(folds, live=False)
+    assert (found["steps"], found["progress"]) == ("\u2013", None)
+    assert found["eta"] == "400 functions done by workers in all: see Parameter servers"
     folds.add([samples.step(0)])
     assert progress(folds, live=True)["steps"] == "1"
 

@@ -1,4 +1,4 @@
-"""What a page wrote of its reader's choices, which may be anything."""
+"""Choices of a reader as the page wrote them, which may be anything."""
 
 from __future__ import annotations
 

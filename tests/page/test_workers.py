@@ -7,7 +7,7 @@ import pytest
 
 from distlab.events import Capture, ClockOffset, Compile, Event, RunEnd, Strategy
 from distlab.folds import Folds
-from distlab.page.facts.captures import capture_facts
+from distlab.page.facts.cards import capture_facts
 from distlab.page.facts.workers import worker_facts
 from distlab.page.workers import LINKS, NAMES, link_rows, worker_rows
 from tests.several_workers import in_order, several

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
+import bokeh
 from bokeh.document import Document
 from bokeh.io.doc import patch_curdoc
 
 from distlab.folds import Folds
 from distlab.page.charts import CHARTS
 from distlab.widgets import Watch
+from distlab.widgets._front_end import bokehjs
 from distlab.widgets._view_charts import ViewCharts
 from tests.synthetic import beginning, steps, whole_run
 
@@ -92,3 +95,10 @@ def test_what_a_chart_is_does_not_change_with_its_data() -> None:
     folds.add(list(steps(10, first=4)))
     charts.update(folds)
     assert {name: items[name] for name in items} == {name: charts.items[name] for name in items}
+
+
+def test_bokehjs_is_the_installed_version_small_and_read_once() -> None:
+    script = bokehjs()
+    assert len(script) < 500_000
+    assert f'"{bokeh.__version__}"' in gzip.decompress(script).decode()
+    assert bokehjs() is script

@@ -1,7 +1,7 @@
-"""The texts of a page, made from columns: one file for each part of the page.
+"""The texts of a page, made from columns.
 
 A fact is a text, a number or a flag with a name. The page's HTML and scripts refer to
-facts by these names; each file declares its own in a `TypedDict`.
+facts by these names; tests/page/test_contract.py compares both.
 """
 
 from __future__ import annotations
@@ -11,43 +11,29 @@ from collections.abc import Set as AbstractSet
 
 from distlab.events import Advice
 from distlab.folds import Folds
-from distlab.page.facts.advice import AdviceFacts, advice_facts
-from distlab.page.facts.batch import BatchFacts, batch_facts
-from distlab.page.facts.captures import (
-    CaptureButtonFacts,
-    CaptureFacts,
+from distlab.page.facts.amounts import Facts
+from distlab.page.facts.batch import batch_facts
+from distlab.page.facts.cards import (
+    INDEX,
+    advice_facts,
     capture_button_facts,
     capture_facts,
-)
-from distlab.page.facts.devices import DeviceFacts, device_facts
-from distlab.page.facts.loops import LoopFacts, loop_facts
-from distlab.page.facts.metrics import MetricFacts, metric_facts
-from distlab.page.facts.programs import ProgramFacts, program_facts
-from distlab.page.facts.progress import ProgressFacts, progress_facts
-from distlab.page.facts.recording import RecordingFacts, recording_facts
-from distlab.page.facts.reductions import ReductionFacts, reduction_facts
-from distlab.page.facts.run import RunFacts, run_facts
-from distlab.page.facts.servers import ServerFacts, server_facts
-from distlab.page.facts.session import (
-    INDEX,
-    EventFacts,
-    IndexFacts,
-    RunsFacts,
-    SessionFacts,
-    TimeFacts,
+    loop_facts,
+    program_facts,
+    recording_facts,
+    reduction_facts,
     runs_facts,
 )
-from distlab.page.facts.workers import WorkerFacts, worker_facts
+from distlab.page.facts.devices import device_facts
+from distlab.page.facts.metrics import metric_facts
+from distlab.page.facts.progress import progress_facts
+from distlab.page.facts.run import run_facts
+from distlab.page.facts.servers import server_facts
+from distlab.page.facts.workers import worker_facts
 
 __all__ = [
     "INDEX",
-    "EventFacts",
     "Facts",
-    "IndexFacts",
-    "RunsFacts",
-    "ServedFacts",
-    "SessionFacts",
-    "TimeFacts",
     "batch_facts",
     "capture_button_facts",
     "collect",
@@ -55,28 +41,6 @@ __all__ = [
     "loop_facts",
     "runs_facts",
 ]
-
-
-class Facts(
-    RunFacts,
-    RecordingFacts,
-    WorkerFacts,
-    ServerFacts,
-    ProgressFacts,
-    MetricFacts,
-    DeviceFacts,
-    CaptureFacts,
-    ReductionFacts,
-    ProgramFacts,
-    BatchFacts,
-    AdviceFacts,
-    CaptureButtonFacts,
-):
-    """The facts of a run's page, with a server or as a file."""
-
-
-class ServedFacts(Facts, TimeFacts, LoopFacts, SessionFacts):
-    """The facts of a run's page with a server; the pages Events and Runs have their own, too."""
 
 
 def collect(

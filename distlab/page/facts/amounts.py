@@ -1,12 +1,15 @@
-"""Numbers of things, and lists of them that are too long for a page."""
+"""Facts, numbers of things, and lists of them that are too long for a page."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from distlab.text.units import count_text
+
+Facts: TypeAlias = dict[str, Any]
+"""Texts, numbers and flags by the names that the page's HTML and scripts use."""
 
 NOTHING: Final = "\u2013"
 """Stands for a value that is not known."""

@@ -11,7 +11,7 @@ import numpy as np
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns, BatchDetail, part_of_batches
-from distlab.page.facts.amounts import MOST_ROWS, NOTHING, counted
+from distlab.page.facts.amounts import MOST_ROWS, NOTHING, Facts, counted
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain
 
@@ -42,74 +42,21 @@ class SizeRow(TypedDict):
     first: int
 
 
-class BatchFacts(TypedDict):
-    """The page Batches, and the batch on the page Placement.
-
-    Attributes:
-      batch_missing: Why another batch than the wanted one is shown, else empty.
-      batch_first: Number of the oldest batch that can be chosen.
-      batch_last: Number of the newest one.
-      batch_before: Number of the batch before the shown one, None for the first.
-      batch_after: Number of the batch after it, None for the last.
-      batch_dataset: Name of the dataset of the shown batch.
-      batch_datasets: Number, name and number of batches of each dataset.
-      has_datasets: Whether there is a dataset to choose.
-      newest_batch: Number and dataset of the batch on the Overview.
-      batch_uneven: Numbers of the newest batches with an incomplete share.
-      batch_forgotten: How many batches are no longer kept.
-      batch_number: Number of the shown batch, None before the first.
-      batch_place: Its number in its epoch.
-      batch_total: How many examples it has.
-      batch_bytes: Bytes of these examples.
-      batch_policy: How it was divided.
-      batch_wait: How long the loop waited for it.
-      batch_transfer: How long its transfer to the devices took.
-      batch_sizes: Examples of each replica.
-      batch_parted: Whether there are too many replicas for a row each.
-      batch_pieces: For each device its name, its rows of the global batch and how
-        many they are.
-      has_pieces: Whether there is a batch to show.
-    """
-
-    batch_missing: str
-    batch_first: int
-    batch_last: int
-    batch_before: int | None
-    batch_after: int | None
-    batch_dataset: str
-    batch_datasets: list[list[str]]
-    has_datasets: bool
-    newest_batch: str
-    batch_uneven: list[int]
-    batch_forgotten: int
-    batch_number: int | None
-    batch_place: str
-    batch_total: str
-    batch_bytes: str
-    batch_policy: str
-    batch_wait: str
-    batch_transfer: str
-    batch_sizes: list[SizeRow]
-    batch_parted: bool
-    batch_pieces: list[list[str]]
-    has_pieces: bool
-
-
 def batch_facts(
     detail: BatchDetail | None,
     batches: BatchColumns,
     dataset: int | None = None,
     *,
     wanted: int | None = None,
-) -> BatchFacts:
-    """Returns the chosen batch in words."""
+) -> Facts:
+    """Returns the chosen batch as texts."""
     missing = missing_text(wanted, detail, batches["count"], of_dataset=dataset is not None)
     newest = batches["number"][batches["dataset"] == batches["main"]]
     names = [plain(name, _MOST_NAME) for name in batches["datasets"]]
     counts = batches["dataset_counts"]
     batches = part_of_batches(batches, dataset)
     numbers = batches["number"]
-    facts: BatchFacts = {
+    facts: Facts = {
         "batch_missing": missing,
         "batch_first": int(numbers[0]) if len(numbers) else 0,
         "batch_last": int(numbers[-1]) if len(numbers) else 0,

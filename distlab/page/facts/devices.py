@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.folds import DeviceColumns
 from distlab.folds.device_part import MOST_ROWS
-from distlab.page.facts.amounts import NOTHING, first_rows
+from distlab.page.facts.amounts import NOTHING, Facts, first_rows
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain, share_text
 
@@ -15,35 +15,10 @@ BUSY_NOTE: Final = (
     "share of the watched time in which a step was in flight on the device, waiting for other "
     "devices included"
 )
-"""What the busy share of a device means."""
+"""The meaning of a device's busy share."""
 
 
-class DeviceFacts(TypedDict):
-    """The page Devices.
-
-    Attributes:
-      busy_note: What the busy share of a device means.
-      marks_newest: Whether the newest window is marked beside the mean of the run.
-      simulated: Whether the devices share the cores of one machine.
-      device_memory: Bytes in use on each device.
-      process_memory: Resident bytes of the process.
-      gpu_use: Bytes in use and busy share of each GPU, empty without NVML.
-      device_parts: For very many devices the parts that can be shown alone: number
-        of the first device, and a name.
-      has_parts: Whether there are such parts.
-    """
-
-    busy_note: str
-    marks_newest: bool
-    simulated: bool
-    device_memory: str
-    process_memory: str
-    gpu_use: str
-    device_parts: list[list[str]]
-    has_parts: bool
-
-
-def device_facts(devices: DeviceColumns) -> DeviceFacts:
+def device_facts(devices: DeviceColumns) -> Facts:
     """Returns the memory of the devices, and the parts that can be chosen."""
     process = devices["process_bytes"]
     return {

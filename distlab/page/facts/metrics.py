@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.charts.metrics import drawn_names
 from distlab.folds import MetricColumns
-from distlab.page.facts.amounts import NOTHING, counted
+from distlab.page.facts.amounts import NOTHING, Facts, counted
 from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.units import count_text, plain, value_text
 
 _MOST_NAMED: Final = 3
 
 
-class MetricFacts(TypedDict):
-    """The tile of the loss on the Overview, or of the first metric without a loss.
-
-    Attributes:
-      loss: Its newest value.
-      loss_name: Its name.
-      loss_note: Its first value, or how many values are not finite.
-      other_metrics: Whether there are metrics that are no loss.
-      losses_not_drawn: Which losses the chart leaves out, empty for none.
-      others_not_drawn: Which other metrics their chart leaves out, empty for none.
-    """
-
-    loss: str
-    loss_name: str
-    loss_note: str
-    other_metrics: bool
-    losses_not_drawn: str
-    others_not_drawn: str
-
-
-def metric_facts(metrics: MetricColumns) -> MetricFacts:
+def metric_facts(metrics: MetricColumns) -> Facts:
     """Returns the newest value of the loss, or else of the first metric."""
     names = metrics["name"]
     if not names:

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.folds import CoordinationColumns, StepColumns
-from distlab.page.facts.amounts import NOTHING, counted
+from distlab.page.facts.amounts import NOTHING, Facts, counted
 from distlab.text.units import count_text, duration_text, rate_text
 
 _STALLED_SECONDS: Final = 5.0
 
 
-class ProgressFacts(TypedDict):
-    """The tiles of rates and steps on the Overview.
-
-    Attributes:
-      rate: Steps per second.
-      rate_note: The time that the rates refer to.
-      examples_rate: Examples per second.
-      examples: How many examples the steps had.
-      steps: How many steps were taken, and of how many.
-      progress: The same as a share, 0 to 1; None without a planned number.
-      eta: Remaining time of a live run, or the whole time.
-    """
-
-    rate: str
-    rate_note: str
-    examples_rate: str
-    examples: str
-    steps: str
-    progress: float | None
-    eta: str
-
-
-def progress_facts(
-    steps: StepColumns, coordination: CoordinationColumns, *, live: bool
-) -> ProgressFacts:
+def progress_facts(steps: StepColumns, coordination: CoordinationColumns, *, live: bool) -> Facts:
     """Returns how fast and how far a run is."""
     rate = steps["rate"] if live else steps["mean_rate"]
     examples = steps["examples_rate"] if live else steps["mean_examples_rate"]

@@ -1,52 +1,21 @@
-"""What ran, on which devices, and whether it still runs."""
+"""A run's name, devices, machine and state."""
 
 from __future__ import annotations
 
 import time
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.folds import HeaderColumns
-from distlab.page.facts.amounts import NOTHING, counted, first_rows
+from distlab.page.facts.amounts import NOTHING, Facts, counted, first_rows
 from distlab.text.units import plain
 
 _STATUS_TEXTS: Final = {"killed": "ended without closing"}
 _MOST_TROUBLE: Final = 500
 
 
-class RunFacts(TypedDict):
-    """The header of the page and the card "This run".
-
-    Attributes:
-      run: The run's name.
-      status: `"reading"`, `"live"`, `"finished"`, `"failed"`, `"interrupted"`, or
-        `"killed"` for a run that ended without closing its recording.
-      status_text: The same for readers.
-      trouble_title: What went wrong, empty when nothing did.
-      trouble: The error's text.
-      strategy: Class name of the newest strategy.
-      devices: How many devices it has.
-      device_names: Their names.
-      host: The machine and the process.
-      started: When it began, in local time.
-      versions: Versions of the packages.
-    """
-
-    run: str
-    status: str
-    status_text: str
-    trouble_title: str
-    trouble: str
-    strategy: str
-    devices: str
-    device_names: list[str]
-    host: str
-    started: str
-    versions: str
-
-
 def run_facts(
     header: HeaderColumns, *, live: bool, caught_up: bool, read_share: float | None, name: str
-) -> RunFacts:
+) -> Facts:
     """Returns the facts of the page's header."""
     devices = header["replicas"] or header["devices"]
     simulated = "simulated " if header["simulated"] else ""

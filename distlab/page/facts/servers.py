@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.folds import CoordinationColumns
-from distlab.page.facts.amounts import counted, first_rows
+from distlab.page.facts.amounts import Facts, counted, first_rows
 from distlab.text.units import count_text, plain
 
 _MOST_FUNCTIONS: Final = 5
@@ -17,31 +17,7 @@ _UNDIVIDED: Final = (
 )
 
 
-class ServerFacts(TypedDict):
-    """The page "Parameter servers", and its marks on the time bar.
-
-    Attributes:
-      has_coordinator: Whether the run has a coordinator that was given functions.
-      divides_batches: Whether the charts of divided batches have, or may get, something to show.
-      undivided: Why they have not, empty where they have.
-      closures: How many functions, workers and parameter servers there are.
-      closure_notes: Who was lost, and what failed, one text each.
-      closure_functions: The functions that ended, with how often.
-      closure_spans: What the chart of functions shows, and what it leaves out.
-      time_marks: Seconds since the run began, and what happened then.
-    """
-
-    has_coordinator: bool
-    divides_batches: bool
-    undivided: str
-    closures: str
-    closure_notes: list[str]
-    closure_functions: str
-    closure_spans: str
-    time_marks: list[tuple[float, str]]
-
-
-def server_facts(now: CoordinationColumns, whole: CoordinationColumns, batches: int) -> ServerFacts:
+def server_facts(now: CoordinationColumns, whole: CoordinationColumns, batches: int) -> Facts:
     """Returns what a coordinator's workers did."""
     has_coordinator = whole["strategy"] is not None
     divides = bool(batches) or not has_coordinator

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Final, TypedDict
+from typing import Final
 
 from distlab.folds import WorkerColumns
-from distlab.page.facts.amounts import counted, first_rows
+from distlab.page.facts.amounts import Facts, counted, first_rows
 from distlab.text.units import count_text, plain
 
 _BEHIND: Final = 64
 """Steps that a process which still records may be behind another: what was stored comes late."""
 
 
-class WorkerFacts(TypedDict):
-    """The page Workers, and its row of the card "This run".
-
-    Attributes:
-      has_workers: Whether several processes record the run.
-      workers: How many they are, and on how many machines.
-      worker_notes: What a process lacks, one text each.
-    """
-
-    has_workers: bool
-    workers: str
-    worker_notes: list[str]
-
-
-def worker_facts(workers: WorkerColumns, living: AbstractSet[int] | None) -> WorkerFacts:
+def worker_facts(workers: WorkerColumns, living: AbstractSet[int] | None) -> Facts:
     """Returns who takes part in a run, and who is missing."""
     count = len(workers["name"])
     hosts = len({host for host in workers["host"] if host})

@@ -1,4 +1,4 @@
-// Saving the run: the page says in words when there is no file.
+// Saving the run: the page explains why there is no file.
 function sayExport(text) {
   setText(one(".saving span"), text)
   one(".saving").hidden = !text

@@ -1,0 +1,232 @@
+"""Cards and notes of a page: recording, programs, reductions, captures, loops, advice, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypedDict
+
+from distlab.advice import evidence_text
+from distlab.events import Advice, RecorderCost
+from distlab.folds import (
+    CaptureColumns,
+    HeaderColumns,
+    LoopColumns,
+    ProgramColumns,
+    ReductionColumns,
+    WorkerColumns,
+)
+from distlab.page.facts.amounts import NOTHING, Facts, counted
+from distlab.page.loop_buttons import LoopRow
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, duration_text, plain, rate_text
+
+
+def recording_facts(header: HeaderColumns, lost: int, last_cost: RecorderCost | None) -> Facts:
+    """Returns what the recording left out, and what it costs."""
+    reasons = [plain(reason, 200) for reason in header["not_recorded_reasons"]]
+    if lost:
+        reasons.append(f"{counted(lost, 'event')} left the memory before they were read")
+    return {
+        "lost": lost_text(lost + header["not_recorded"]) or "nothing lost",
+        "lost_reasons": reasons,
+        "cost": _cost_text(last_cost),
+    }
+
+
+def lost_text(count: int) -> str:
+    """Returns how many events are missing, empty for none."""
+    return f"{counted(count, 'event')} lost; no number here includes them" if count else ""
+
+
+def _cost_text(cost: RecorderCost | None) -> str:
+    if cost is None:
+        return NOTHING
+    length_ns = max(cost.time_ns - cost.start_ns, 1)
+    beside = (cost.writer_ns + cost.watcher_ns + cost.capture_ns) / length_ns
+    callers = (cost.emit_ns + cost.log_ns) / length_ns
+    return (
+        f"{callers:.1%} of the loop's time, {beside:.1%} of a core beside "
+        f"it ({rate_text(1e9 * cost.events / length_ns)} events a second)"
+    )
+
+
+def program_facts(programs: ProgramColumns) -> Facts:
+    """Returns the number of programs, and the time spent on compiling them."""
+    left_out = programs["rows_left_out"]
+    count = len(programs["function"]) + left_out
+    older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
+    return {
+        "has_programs": count > 0,
+        "no_programs": count == 0,
+        "compiling": f"{counted(count, 'program')}, compiled in "
+        f"{duration_text(programs['compiling_s'])} together{older}",
+    }
+
+
+class ReductionRow(NamedTuple):
+    """One kind of reduction as text."""
+
+    kind: str
+    where: str
+    times: str
+    size: str
+
+
+def reduction_facts(reductions: ReductionColumns) -> Facts:
+    """Returns what the table of reductions leaves out."""
+    left_out = reductions["rows_left_out"]
+    return {
+        "reductions_left_out": f"{count_text(left_out)} reductions called from Python, of further "
+        "kinds, are not counted here."
+        if left_out
+        else ""
+    }
+
+
+def reduction_rows(reductions: ReductionColumns) -> list[ReductionRow]:
+    """Returns a short row for each kind of reduction; lines of one program are one kind."""
+    counts: dict[tuple[str, str, bool, int], int] = {}
+    kinds = zip(
+        reductions["kind"],
+        reductions["where"],
+        reductions["at_least"],
+        reductions["bytes"],
+        strict=True,
+    )
+    for kind, count in zip(kinds, reductions["count"], strict=True):
+        counts[kind] = counts.get(kind, 0) + count
+    return [
+        ReductionRow(
+            plain(kind),
+            plain(where),
+            f"{'at least ' if at_least else ''}{count_text(count)}",
+            bytes_text(size),
+        )
+        for (kind, where, at_least, size), count in counts.items()
+    ]
+
+
+_MOST_WORKERS: Final = 3
+"""Workers that are named as missing."""
+
+
+def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
+    """Returns the note on the newest capture."""
+    if not captures["count"]:
+        return {"has_capture": False, "capture_note": ""}
+    by = "you" if captures["asked_by"] == "user" else "the recorder, which does so now and then"
+    length = captures["end_s"] - captures["start_s"]
+    left = captures["spans_left_out"]
+    note = (
+        f"Taken at {captures['start_s']:.1f} s of the run by {by}: {duration_text(length)}, "
+        f"{counted(captures['steps'], 'step')} dispatched, "
+        f"{bytes_text(captures['profile_bytes'])} of profile."
+    )
+    if left:
+        note += f" {count_text(left)} short spans were not kept."
+    captured = set(captures["device"])
+    absent = [
+        name
+        for name, devices in zip(workers["name"], workers["devices"], strict=True)
+        if devices and captured.isdisjoint(devices)
+    ]
+    if 0 < len(absent) < len(workers["name"]):
+        more = f" and {len(absent) - _MOST_WORKERS} more" if len(absent) > _MOST_WORKERS else ""
+        note += (
+            f" It lacks {', '.join(absent[:_MOST_WORKERS])}{more}: one picture shows the workers "
+            "that capture at the same step."
+        )
+    return {"has_capture": True, "capture_note": note}
+
+
+def capture_button_facts(state: str) -> Facts:
+    """Returns the state of the button."""
+    return {
+        "can_capture": bool(state),
+        "capture_busy": state == "running",
+        "capture_state": "" if state in {"ready", "running"} else plain(state, 300),
+    }
+
+
+def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: bool) -> Facts:
+    """Returns the loops that have buttons, and those that would have them elsewhere."""
+    elsewhere = [
+        f"{plain(name)} is {state}"
+        for name, state in zip(recorded["name"], recorded["state"], strict=True)
+        if live and rows is None and state in {"running", "paused"}
+    ]
+    return {
+        "loops": [{**row, "name": plain(row["name"])} for row in rows or ()],
+        "has_loops": bool(rows),
+        "loops_elsewhere": "; ".join(elsewhere),
+    }
+
+
+_MOST_ADVICE: Final = 12
+
+
+class AdviceRow(TypedDict):
+    """One piece of advice.
+
+    Attributes:
+      cause: What wastes time or memory.
+      subject: Where.
+      text: What happens.
+      remedy: What to do about it.
+      evidence: The numbers it rests on.
+      steps: The steps it is about, empty for all.
+      page: The page that shows it.
+    """
+
+    cause: str
+    subject: str
+    text: str
+    remedy: str
+    evidence: str
+    steps: str
+    page: str
+
+
+def advice_facts(advice: Sequence[Advice]) -> Facts:
+    """Returns the advice as texts."""
+    return {
+        "advice": [_advice_row(one) for one in advice[:_MOST_ADVICE]],
+        "has_advice": bool(advice),
+        "no_advice": not advice,
+    }
+
+
+def _advice_row(one: Advice) -> AdviceRow:
+    steps = one.steps
+    return {
+        "cause": one.cause.replace("_", " "),
+        "subject": plain(one.subject),
+        "text": plain(one.text, 400),
+        "remedy": plain(one.remedy, 400),
+        "evidence": plain(evidence_text(one), 400),
+        "steps": f"steps {count_text(steps[0])} to {count_text(steps[1])}" if steps else "",
+        "page": one.page,
+    }
+
+
+INDEX: Final[Facts] = {
+    "index": True,
+    "library": True,
+    "run": "runs",
+    "status": "index",
+    "status_text": "",
+    "runs_left_out": "",
+}
+"""The facts of a page without a run."""
+
+
+def runs_facts(listed: int, left_out: int) -> Facts:
+    """Returns what the table of runs leaves out."""
+    if not left_out:
+        return {"runs_left_out": ""}
+    verb = "is" if left_out == 1 else "are"
+    return {
+        "runs_left_out": f"{counted(left_out, 'older run')} {verb} not listed: the table has the "
+        f"{count_text(listed)} that were written last or go on. A run's address, ?run=NAME, opens "
+        "any."
+    }
