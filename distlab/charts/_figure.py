@@ -20,6 +20,7 @@ from bokeh.models import (
     DataRange1d,
     Glyph,
     GlyphRenderer,
+    HBar,
     HoverTool,
     InlineStyleSheet,
     Label,
@@ -31,6 +32,7 @@ from bokeh.models import (
     Model,
     MultiLine,
     Segment,
+    Text,
     VArea,
 )
 from bokeh.plotting import figure
@@ -121,6 +123,59 @@ def draw(
     renderer = GlyphRenderer(data_source=source, glyph=glyph, hover_glyph=hover)
     plot.renderers.append(renderer)
     return renderer
+
+
+def draw_bars(
+    plot: figure,
+    source: ColumnDataSource,
+    left: float | str,
+    right: float | str,
+    *,
+    height: float | str = 0.62,
+    color: Any = "color",
+    line: str | None = None,
+    **options: Any,
+) -> GlyphRenderer:
+    """Draws each row of a source as a horizontal bar."""
+    bar = HBar(
+        y="y", left=left, right=right, height=height, fill_color=color, line_color=line, **options
+    )
+    return draw(plot, source, bar)
+
+
+def draw_track(
+    plot: figure,
+    source: ColumnDataSource,
+    right: float | str,
+    *,
+    left: float | str = 0,
+    height: float | str = 0.62,
+) -> GlyphRenderer:
+    """Draws each row of a source as the faint ground of other bars."""
+    return draw_bars(plot, source, left, right, height=height, color=FAINT, fill_alpha=0.16)
+
+
+def draw_text(
+    plot: figure,
+    source: ColumnDataSource,
+    text: str = "text",
+    *,
+    x: float | str = "x",
+    color: str = INK,
+    size: str = "12px",
+    **options: Any,
+) -> GlyphRenderer:
+    """Writes a text of each row of a source, its middle at the row's height."""
+    glyph = Text(
+        x=x, y="y", text=text, text_color=color, text_font=value(FONT), text_font_size=size,
+        text_baseline="middle", **options,
+    )  # fmt: skip
+    return draw(plot, source, glyph)
+
+
+def add_hover(plot: figure, renderer: GlyphRenderer, *tooltips: tuple[str, str]) -> None:
+    """Adds a tooltip to what a renderer draws."""
+    plot.add_tools(HoverTool(renderers=[renderer], tooltips=list(tooltips)))
 
 
 def draw_curves(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
+from bokeh.models import ColumnDataSource, CustomJS, ImageRGBA, Quad, Range1d
 from bokeh.plotting import figure
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     clear,
     draw,
+    draw_text,
     label_rows,
     new_figure,
     new_source,
@@ -18,7 +19,7 @@ from distlab.charts._figure import (
     thinned,
 )
 from distlab.charts.sheet import Grid, as_pictures, fit, sheet
-from distlab.charts.theme import FAINT, FONT, INK, colour
+from distlab.charts.theme import FAINT, INK, colour
 from distlab.folds import BatchDetail
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.units import plain
@@ -119,23 +120,13 @@ class BatchTiles:
             Quad(**box, **fill, line_alpha=0),
             hover=Quad(**box, **fill, line_width=2),
         )
-        state = Text(
-            x=0.12, y="y", text="state", text_color=INK, text_font=value(FONT),
-            text_font_size="13px", text_baseline="middle",
-        )  # fmt: skip
-        draw(plot, self.source, state)
-        amount = Text(
-            x="right", y="y", text="text", x_offset=12, text_color="color", text_font=value(FONT),
-            text_font_size="12px", text_font_style="style", text_baseline="middle",
-        )  # fmt: skip
-        draw(plot, self._labels, amount)
-        plot.add_tools(
-            HoverTool(renderers=[strip], tooltips=[("part", "@name"), ("size", "@size examples")]),
-            HoverTool(
-                renderers=[tiles],
-                tooltips=[("label", "@label"), ("index in the source", "@index"), ("on", "@name")],
-            ),
+        draw_text(plot, self.source, "state", x=0.12, size="13px")
+        draw_text(
+            plot, self._labels, x="right", color="color", x_offset=12, text_font_style="style"
         )
+        add_hover(plot, strip, ("part", "@name"), ("size", "@size examples"))
+        index = ("index in the source", "@index")
+        add_hover(plot, tiles, ("label", "@label"), index, ("on", "@name"))
 
     def _keep_square(self, plot: figure) -> None:
         callback = CustomJS(

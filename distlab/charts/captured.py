@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import HBar, HoverTool
 
 from distlab.charts._figure import (
     add_empty_text,
-    draw,
+    add_hover,
+    draw_bars,
+    draw_track,
     label_rows,
     new_figure,
     new_source,
@@ -15,7 +16,7 @@ from distlab.charts._figure import (
     set_empty,
     thinned,
 )
-from distlab.charts.theme import FAINT, colour
+from distlab.charts.theme import colour
 from distlab.folds import CaptureColumns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
@@ -73,26 +74,14 @@ class CapturedSpans:
             x_label="milliseconds since the capture began",
             height=height,
         )
-        whole = HBar(
-            y="y", left=0, right="length", height=0.62, fill_color=FAINT, fill_alpha=0.16,
-            line_color=None,
-        )  # fmt: skip
-        track = draw(plot, self.source, whole)
-        span = HBar(
-            y="y", left="begin", right="end", height=0.62, fill_color="color", line_color=None
-        )
-        drawn = draw(plot, self.spans, span)
+        track = draw_track(plot, self.source, "length")
+        drawn = draw_bars(plot, self.spans, "begin", "end")
         plot.y_range = range_of([track], 0.06)
         plot.x_range = range_of([track], 0)
         label_rows(plot, self.source, left="label", right="amount")
         plot.min_border_left = 64
-        tooltips = [
-            ("device", "@device"),
-            ("does", "@what"),
-            ("from", "@begin{0.000} ms"),
-            ("for", "@length"),
-        ]
-        plot.add_tools(HoverTool(renderers=[drawn], tooltips=tooltips))
+        begin, length = ("from", "@begin{0.000} ms"), ("for", "@length")
+        add_hover(plot, drawn, ("device", "@device"), ("does", "@what"), begin, length)
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from bokeh.models import HBar, HoverTool, Scatter
+from bokeh.models import Scatter
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     draw,
+    draw_bars,
+    draw_track,
     label_rows,
     new_figure,
     new_source,
@@ -54,38 +57,27 @@ class ClosureLanes:
             x_label="seconds since the run began",
             height=height,
         )
-        whole = HBar(
-            y="y", left=0, right="length", height=0.7, fill_color=FAINT, fill_alpha=0.16,
-            line_color=None,
-        )  # fmt: skip
-        cell = HBar(
-            y="y", left="begin", right="end", height=0.7, fill_color=colour(0),
-            fill_alpha="alpha", line_color=None,
-        )  # fmt: skip
-        span = HBar(
-            y="y", left="begin", right="end", height=0.4, fill_color="color", fill_alpha=0.55,
-            line_color="color", line_width=1,
-        )  # fmt: skip
+        track = draw_track(plot, self.source, "length", height=0.7)
+        shaded = draw_bars(
+            plot, self.cells, "begin", "end", height=0.7, color=colour(0), fill_alpha="alpha"
+        )
+        spans = draw_bars(
+            plot, self.spans, "begin", "end", height=0.4, line="color", fill_alpha=0.55
+        )
         mark = Scatter(
             x="at", y="y", marker="marker", size=13, fill_color="color", line_color="color",
             line_width=3,
         )  # fmt: skip
-        track = draw(plot, self.source, whole)
-        shaded = draw(plot, self.cells, cell)
-        spans = draw(plot, self.spans, span)
         marked = draw(plot, self.marks, mark)
         plot.y_range = range_of([track], 0.06)
         plot.x_range = range_of([track], 0)
         label_rows(plot, self.source, left="label", right="busy")
         plot.min_border_left = 72
-        plot.add_tools(
-            HoverTool(renderers=[spans], tooltips=[
-                ("worker", "@worker"), ("function", "@what"), ("from", "@begin{0.000} s"),
-                ("for", "@took"), ("waited", "@waited"),
-            ]),
-            HoverTool(renderers=[shaded], tooltips=[("worker", "@worker"), ("busy", "@share")]),
-            HoverTool(renderers=[marked], tooltips=[("event", "@what"), ("at", "@at{0.00} s")]),
-        )  # fmt: skip
+        worker, begin = ("worker", "@worker"), ("from", "@begin{0.000} s")
+        took, waited = ("for", "@took"), ("waited", "@waited")
+        add_hover(plot, spans, worker, ("function", "@what"), begin, took, waited)
+        add_hover(plot, shaded, worker, ("busy", "@share"))
+        add_hover(plot, marked, ("event", "@what"), ("at", "@at{0.00} s"))
         self._empty = add_empty_text(plot, "No function was scheduled yet.")
         self.root = plot
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from bokeh.core.properties import value
 from bokeh.layouts import row
 from bokeh.models import (
     CustomJSTickFormatter,
     DataRange1d,
     FixedTicker,
-    HBar,
-    HoverTool,
     Image,
     LinearColorMapper,
     Range1d,
     Scatter,
     Segment,
-    Text,
 )
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     clear,
     draw,
+    draw_bars,
+    draw_text,
+    draw_track,
     label_rows,
     new_figure,
     new_source,
@@ -33,7 +33,7 @@ from distlab.charts._figure import (
     set_empty,
     thinned,
 )
-from distlab.charts.theme import FAINT, FONT, INK, ramp
+from distlab.charts.theme import INK, ramp
 from distlab.folds import DeviceColumns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
@@ -87,12 +87,8 @@ class DeviceShares:
         plot = new_figure(
             "Mean of the run", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
-        whole = HBar(
-            y="y", left=0, right=1, height=0.62, fill_color=FAINT, fill_alpha=0.16, line_color=None
-        )
-        track = draw(plot, self.source, whole)
-        busy = HBar(y="y", left=0, right="mean", height=0.62, fill_color="color", line_color=None)
-        draw(plot, self.source, busy)
+        track = draw_track(plot, self.source, 1)
+        draw_bars(plot, self.source, 0, "mean")
         newest = Segment(x0="now", x1="now", y0="low", y1="high", line_color=INK, line_width=3)
         draw(plot, self.source, newest)
         scale = Image(image="image", x=0, y="y", dw=1, dh="dh", color_mapper=_colours())
@@ -104,9 +100,7 @@ class DeviceShares:
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
         plot.xaxis.axis_label = "busy share and its colour"
-        plot.add_tools(
-            HoverTool(renderers=[track], tooltips=[("device", "@device"), ("busy", "@text")])
-        )
+        add_hover(plot, track, ("device", "@device"), ("busy", "@text"))
         return plot
 
     def _make_strips(self, height: int, rows: DataRange1d) -> figure:
@@ -123,14 +117,8 @@ class DeviceShares:
         plot.grid.visible = False
         label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
-        note = Text(
-            x="x", y="y", text="text", text_color=INK, text_font=value(FONT),
-            text_font_size="12px", text_baseline="middle",
-        )  # fmt: skip
-        draw(plot, self._note, note)
-        plot.add_tools(
-            HoverTool(renderers=[image], tooltips=[("at", "$x{0.0} s"), ("busy", "@image{0 %}")])
-        )
+        draw_text(plot, self._note)
+        add_hover(plot, image, ("at", "$x{0.0} s"), ("busy", "@image{0 %}"))
         return plot
 
     def update(self, columns: DeviceColumns) -> None:

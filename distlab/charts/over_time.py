@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import BasicTicker, DataRange1d, HoverTool, VBar
+from bokeh.models import BasicTicker, DataRange1d, VBar
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     add_legend,
     area_figure,
     bytes_formatter,
@@ -144,16 +145,13 @@ class BatchHistory:
         bars = draw(plot, self.source, bar)
         plot.xgrid.visible = False
         plot.xaxis.ticker = BasicTicker(min_interval=1)
-        plot.add_tools(
-            HoverTool(
-                renderers=[bars],
-                tooltips=[
-                    ("batch", "@number (epoch @epoch, batch @batch)"),
-                    ("examples", "@examples"),
-                    ("waited for data", "@wait{0.000} ms"),
-                    ("put on devices in", "@transfer{0.000} ms"),
-                ],
-            )
+        add_hover(
+            plot,
+            bars,
+            ("batch", "@number (epoch @epoch, batch @batch)"),
+            ("examples", "@examples"),
+            ("waited for data", "@wait{0.000} ms"),
+            ("put on devices in", "@transfer{0.000} ms"),
         )
         self._empty = add_empty_text(plot, "Batches show when the dataset is iterated.")
         self.root = plot

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.core.properties import value
-from bokeh.models import HoverTool, Rect, Text
+from bokeh.models import Rect
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     draw,
+    draw_text,
     label_rows,
     labelled_axis,
     new_figure,
@@ -17,7 +18,7 @@ from distlab.charts._figure import (
     set_empty,
     thinned,
 )
-from distlab.charts.theme import FAINT, FONT, ink_on, ramp
+from distlab.charts.theme import FAINT, ink_on, ramp
 from distlab.folds import PlacementColumns
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.bytes import bytes_text
@@ -67,11 +68,7 @@ class PlacementTable:
             line_alpha=0.7,
         )  # fmt: skip
         cells = draw(plot, self.source, box)
-        text = Text(
-            x="x", y="y", text="text", text_color="ink", text_font=value(FONT),
-            text_font_size="12px", text_align="center", text_baseline="middle",
-        )  # fmt: skip
-        draw(plot, self.source, text)
+        draw_text(plot, self.source, color="ink", text_align="center")
         plot.x_range, plot.y_range = range_of([cells], 0.0), range_of([cells], 0.02)
         plot.grid.visible = False
         label_rows(plot, self._rows, left="name", right="text")
@@ -79,12 +76,7 @@ class PlacementTable:
         plot.above.insert(0, labelled_axis(self._devices, "x", "name"))
         plot.min_border_left = 150
         plot.min_border_right = 150
-        plot.add_tools(
-            HoverTool(
-                renderers=[cells],
-                tooltips=[("variable", "@variable: @detail"), ("device", "@device: @text")],
-            )
-        )
+        add_hover(plot, cells, ("variable", "@variable: @detail"), ("device", "@device: @text"))
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
+from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, Segment
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     bytes_formatter,
     draw,
+    draw_bars,
     label_rows,
     new_figure,
     new_source,
@@ -68,8 +70,7 @@ class ReductionBars:
             "Bytes combined in all, on one replica", height=height,
             x_range=DataRange1d(start=0, range_padding=0.02),
         )  # fmt: skip
-        bar = HBar(y="y", left=0, right="total", height=0.6, fill_color="color", line_color=None)
-        bars = draw(plot, self._bars, bar)
+        bars = draw_bars(plot, self._bars, 0, "total", height=0.6)
         unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
         room = draw(plot, self._bars, unseen)
         plot.y_range = range_of([bars, room], 0.02)
@@ -78,12 +79,7 @@ class ReductionBars:
         plot.min_border_right = 170
         plot.xaxis.formatter = bytes_formatter()
         plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)  # more overlap on narrow pages
-        plot.add_tools(
-            HoverTool(
-                renderers=[bars],
-                tooltips=[("", "@name"), ("each time", "@each"), ("times", "@count_text")],
-            )
-        )
+        add_hover(plot, bars, ("", "@name"), ("each time", "@each"), ("times", "@count_text"))
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 

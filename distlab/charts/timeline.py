@@ -16,7 +16,6 @@ from bokeh.models import (
     LinearColorMapper,
     Scatter,
     Segment,
-    Text,
 )
 from bokeh.plotting import figure
 
@@ -24,6 +23,9 @@ from distlab.charts._figure import (
     add_empty_text,
     clear,
     draw,
+    draw_bars,
+    draw_text,
+    draw_track,
     label_rows,
     new_figure,
     new_source,
@@ -48,7 +50,7 @@ from distlab.charts._timeline_tools import (
     span_hover,
     time_ticker,
 )
-from distlab.charts.theme import FAINT, FONT, INK
+from distlab.charts.theme import FONT, INK
 from distlab.folds import TimelineColumns
 from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
@@ -125,22 +127,11 @@ class StepTimeline:
         mapper = LinearColorMapper(palette=palette(), low=0, high=3 * LEVELS - 1)
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         cells, under = draw(plot, self.cells, picture), draw(plot, self.under, picture)
-        track = HBar(
-            y="y", left="begin", right="end", height="height", fill_color=FAINT, fill_alpha=0.16,
-            line_color=None,
-        )  # fmt: skip
-        watched = draw(plot, self._watched, track)
+        watched = draw_track(plot, self._watched, "end", left="begin", height="height")
         activities = LinearColorMapper(palette=COLOURS, low=0, high=len(COLOURS) - 1)
-        span = HBar(
-            y="y", left="begin", right="end", height="height", line_color=None,
-            fill_color={"field": "sort", "transform": activities},
-        )  # fmt: skip
-        spans = draw(plot, self.spans, span)
-        number = Text(
-            x="x", y="y", text="text", x_offset=4, text_color="#ffffff", text_font=value(FONT),
-            text_font_size="11px", text_baseline="middle",
-        )  # fmt: skip
-        numbers = draw(plot, self._numbers, number)
+        sort = {"field": "sort", "transform": activities}
+        spans = draw_bars(plot, self.spans, "begin", "end", height="height", color=sort)
+        numbers = draw_text(plot, self._numbers, color="#ffffff", size="11px", x_offset=4)
         note = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
         plot.add_layout(
             LabelSet(

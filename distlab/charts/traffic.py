@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.core.properties import value
 from bokeh.models import (
     Arrow,
-    HoverTool,
     Range1d,
     Rect,
     Scatter,
     Segment,
-    Text,
     VeeHead,
 )
 from bokeh.plotting import figure
 
 from distlab.charts._figure import (
     add_empty_text,
+    add_hover,
     clear,
     draw,
+    draw_text,
     new_figure,
     new_source,
     set_empty,
@@ -27,7 +26,7 @@ from distlab.charts._figure import (
 )
 from distlab.charts._traffic_row import TrafficRow
 from distlab.charts._transfers import Phase, Plan, plan
-from distlab.charts.theme import FONT, INK, colour, ramp
+from distlab.charts.theme import INK, colour, ramp
 from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
@@ -96,15 +95,11 @@ class Traffic:
         cells = draw(plot, self.table, box)
         dot = Scatter(x="x", y="y", size="size", fill_color=INK, line_color=None)
         draw(plot, self._devices, dot)
-        font = {"text_font": value(FONT), "text_font_size": "12px", "text_baseline": "middle"}
-        name = Text(x="x", y="y", text="name", text_align="align", text_color=INK, **font)
-        draw(plot, self._names, name)
-        draw(plot, self.notes, Text(x=-2.35, y="y", text="text", text_color="color", **font))
+        draw_text(plot, self._names, "name", text_align="align")
+        draw_text(plot, self.notes, x=-2.35, color="color")
         tooltips = [("from", "@sender"), ("to", "@receiver"), ("sent", "@text")]
-        plot.add_tools(
-            HoverTool(renderers=[arrows], tooltips=[*tooltips, ("in", "@phase")]),
-            HoverTool(renderers=[cells], tooltips=tooltips),
-        )
+        add_hover(plot, arrows, *tooltips, ("in", "@phase"))
+        add_hover(plot, cells, *tooltips)
 
     def update(self, columns: TrafficRow | None) -> None:
         """Shows a reduction, or none.

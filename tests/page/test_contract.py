@@ -12,12 +12,12 @@ from typing import Any
 from bokeh.models import HoverTool
 
 from distlab.charts import reduction_rows
+from distlab.events import Advice
 from distlab.folds import Folds
 from distlab.page import facts, loop_buttons
 from distlab.page.board import TABLES, Board
 from distlab.page.charts import CHARTS
-from distlab.page.facts.batch import SizeRow
-from distlab.page.facts.cards import AdviceRow
+from distlab.page.facts.cards import advice_facts
 from distlab.page.loop_buttons import LoopRow
 from distlab.page.template import PAGES
 from distlab.page.view import View
@@ -88,8 +88,16 @@ def test_all_facts_are_made_for_every_run() -> None:
 
 
 def test_items_of_lists_are_those_that_the_page_asks_for() -> None:
-    assert parameters("sizeRow", SCRIPT) == keys(SizeRow)
-    assert parameters("adviceItem", SCRIPT) == keys(AdviceRow)
+    folds = Folds()
+    folds.add(whole_run(3))
+    (size, *_) = facts.batch_facts(folds.batch(), folds.columns("batches"))["batch_sizes"]
+    assert parameters("sizeRow", SCRIPT) == size.keys()
+    advice = Advice(
+        time_ns=0, cause="a", subject="b", share=0.5, text="c", remedy="d", page="", steps=[],
+        evidence={},
+    )  # fmt: skip
+    (found,) = advice_facts([advice])["advice"]
+    assert parameters("adviceItem", SCRIPT) == found.keys()
     asked = parameters("loopRow", SCRIPT) | names(r"\bloop\.(\w+)", SCRIPTS["loops.js"])
     assert asked == keys(LoopRow)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns, BatchDetail, part_of_batches
+from distlab.folds.arrays import Ints
 from distlab.page.facts.amounts import MOST_ROWS, NOTHING, Facts, counted
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain
@@ -24,22 +25,16 @@ _POLICIES: Final = {
 }
 
 
-class SizeRow(TypedDict):
-    """Examples of one replica, or of neighbours with the same number each.
-
-    Attributes:
-      replica: Name of the device, or of the first and the last.
-      size: Examples of each.
-      text: The same for readers.
-      color: Color of the first replica.
-      first: Number of the first replica.
-    """
-
-    replica: str
-    size: int
-    text: str
-    color: str
-    first: int
+_NO_BATCH: Final[Facts] = {
+    **dict.fromkeys(("batch_before", "batch_after", "batch_number")),
+    **dict.fromkeys(("batch_place", "batch_total", "batch_bytes", "batch_policy"), NOTHING),
+    **dict.fromkeys(("batch_wait", "batch_transfer"), NOTHING),
+    "batch_dataset": "",
+    "batch_sizes": [],
+    "batch_parted": False,
+    "batch_pieces": [],
+    "has_pieces": False,
+}
 
 
 def batch_facts(
@@ -56,13 +51,10 @@ def batch_facts(
     counts = batches["dataset_counts"]
     batches = part_of_batches(batches, dataset)
     numbers = batches["number"]
-    facts: Facts = {
+    known: Facts = {
         "batch_missing": missing,
         "batch_first": int(numbers[0]) if len(numbers) else 0,
         "batch_last": int(numbers[-1]) if len(numbers) else 0,
-        "batch_before": None,
-        "batch_after": None,
-        "batch_dataset": "",
         "batch_datasets": [
             [str(place), f"{name}: {counted(count, 'batch', 'batches')}"]
             for place, (name, count) in enumerate(zip(names, counts, strict=True))
@@ -71,24 +63,15 @@ def batch_facts(
         "newest_batch": f"Batch {newest[-1]}, {names[batches['main']]}" if len(newest) else "",
         "batch_uneven": numbers[batches["uneven"]][-_MOST_UNEVEN:].tolist(),
         "batch_forgotten": batches["forgotten"],
-        "batch_number": None,
-        "batch_place": NOTHING,
-        "batch_total": NOTHING,
-        "batch_bytes": NOTHING,
-        "batch_policy": NOTHING,
-        "batch_wait": NOTHING,
-        "batch_transfer": NOTHING,
-        "batch_sizes": [],
-        "batch_parted": False,
-        "batch_pieces": [],
-        "has_pieces": False,
     }
-    if detail is None:
-        return facts
+    return known | (_NO_BATCH if detail is None else _detail_facts(detail, numbers, names))
+
+
+def _detail_facts(detail: BatchDetail, numbers: Ints, names: Sequence[str]) -> Facts:
+    """Returns the texts of the shown batch."""
     groups = _groups(detail)
     place = int(np.searchsorted(numbers, detail["number"]))
     return {
-        **facts,
         "batch_before": int(numbers[place - 1]) if place else None,
         "batch_after": int(numbers[place + 1]) if place + 1 < len(numbers) else None,
         "batch_dataset": names[detail["dataset"]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 from distlab.advice import evidence_text
 from distlab.events import Advice, RecorderCost
@@ -165,28 +165,6 @@ def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: b
 _MOST_ADVICE: Final = 12
 
 
-class AdviceRow(TypedDict):
-    """One piece of advice.
-
-    Attributes:
-      cause: What wastes time or memory.
-      subject: Where.
-      text: What happens.
-      remedy: What to do about it.
-      evidence: The numbers it rests on.
-      steps: The steps it is about, empty for all.
-      page: The page that shows it.
-    """
-
-    cause: str
-    subject: str
-    text: str
-    remedy: str
-    evidence: str
-    steps: str
-    page: str
-
-
 def advice_facts(advice: Sequence[Advice]) -> Facts:
     """Returns the advice as texts."""
     return {
@@ -196,7 +174,7 @@ def advice_facts(advice: Sequence[Advice]) -> Facts:
     }
 
 
-def _advice_row(one: Advice) -> AdviceRow:
+def _advice_row(one: Advice) -> Facts:
     steps = one.steps
     return {
         "cause": one.cause.replace("_", " "),
