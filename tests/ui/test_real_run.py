@@ -77,6 +77,7 @@ def test_a_run_is_seen_live_and_again_from_its_folder(
         page.wait_for_text("status_text", "finished")
         training.join(LIMIT_SECONDS)
         assert training.error is None
+        page.tab("overview")
         check_against_recording(page, training.folder)
         live = facts(page)
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from typing import Any, Final
+from urllib.parse import unquote
 
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
@@ -30,7 +31,7 @@ _WEB_SOCKET: Final = "/ws"
 _ICON: Final = "/favicon.ico"
 _KNOWN: Final = re.compile(
     rf"/?|{_WEB_SOCKET}|{_ICON}|/health|/metrics|/export/[\w.]+"
-    r"|/static/([\w@-][\w.@-]*/)*[\w@-][\w.@-]*\.(css|ico|js|map|png|svg|ttf|woff2?)",
+    r"|/static/([\w@-][\w.@^-]*/)*[\w@-][\w.@^-]*\.(css|ico|js|map|png|svg|ttf|woff2?)",
     re.ASCII,
 )
 """The addresses that the page needs, without steps out of a folder."""
@@ -129,7 +130,7 @@ class Gate(Router):
         """Refuses what the page does not need of Bokeh's application, and unknown runs."""
         if request.method not in {"GET", "HEAD"}:
             return Reason(405, "Not possible", "This server is only read from.")
-        if not _KNOWN.fullmatch(path):
+        if not _KNOWN.fullmatch(unquote(path)):
             return Reason(404, "Nothing here", "This server has no such page.")
         for name in _RUNS if path in _PAGE else ():
             run = argument(request.query_arguments, name)
