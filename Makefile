@@ -15,8 +15,8 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-# One worker for each core, up to eight; their tests stay together file by file.
-PYTEST = $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
+# One worker for each core, up to eight; a file stays with one, so that what it shares is made once.
+PYTEST = $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: help demo check test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
 

@@ -54,7 +54,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marked = [item for item in items if markers.is_marked(item)]
         config.hook.pytest_deselected(items=marked)
         items[:] = [item for item in items if not markers.is_marked(item)]
-    items.sort(key=lambda item: item.get_closest_marker("measured") is None)
 
 
 @pytest.hookimpl(wrapper=True)
