@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distlab.errors import InvalidArgumentError
-from distlab.text.shown import shown
-
 
 class Ragged(NamedTuple):
     """Rows of different lengths: what a `VarLenFeature` becomes.
@@ -71,23 +68,13 @@ class Ragged(NamedTuple):
 
         Args:
           default_value: The padding; None means 0 or the empty string.
-
-        Raises:
-          InvalidArgumentError: The padding does not fit the values.
         """
         dense = np.array(self.dense)
         if default_value is None:
             return dense
-        padding = default_value.encode() if isinstance(default_value, str) else default_value
-        try:
-            if isinstance(padding, bytes) != (dense.dtype.kind == "O"):
-                raise TypeError("text and numbers")
-            dense[~self._host_mask()] = padding
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidArgumentError(
-                f"default_value of to_dense must fit values of {dense.dtype}, got "
-                f"{shown(default_value)}. Leave it out for 0 or the empty string."
-            ) from error
+        if isinstance(default_value, str):
+            default_value = default_value.encode()
+        dense[~self._host_mask()] = default_value
         return dense
 
     def to_list(self) -> list[Any]:

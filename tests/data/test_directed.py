@@ -145,19 +145,6 @@ def test_datasets_of_other_dtypes_or_structures_are_refused_at_the_call(verb: st
         mixes(verb, Dataset.zip(numbers, numbers), numbers)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_datasets_that_turn_out_to_have_other_dtypes_are_refused_when_read(verb: str) -> None:
-    """What `map` returns is known of the first element alone."""
-    numbers = Dataset.range(4)
-    halves = numbers.map(lambda n: np.float32(n) / 2)
-    mixed = mixes(verb, numbers, numbers, halves)
-    read: list[Any] = []
-    with pytest.raises(ValueShapeError, match=r"got (int64 and then float32|float32 and then int)"):
-        read.extend(mixed)
-    assert len({element.dtype for element in read}) == 1
-    assert len(list(mixes(verb, halves, halves))) == 8
-
-
 def test_a_mix_that_goes_on_from_a_position_has_the_elements_that_were_left() -> None:
     parts = [Dataset.range(4).map(lambda n, at=at: n + at) for at in (0, 10, 20)]
     mixed = mixes("sample_from_datasets", *parts)

@@ -77,7 +77,6 @@ def test_take_while_stays_ended() -> None:
         lambda d: d.map(bool, num_parallel_calls=0),
         lambda d: d.map(bool, num_parallel_calls=1.5),
         lambda d: d.interleave(Dataset.range, num_parallel_calls=-3),
-        lambda _: Dataset.range(300, output_type=np.int8),
         lambda _: Dataset.range(3, output_type=str),
         lambda _: Dataset.counter(HALF),
         lambda _: Dataset.counter(dtype="text"),

@@ -206,5 +206,5 @@ def test_elements_that_are_not_alike_make_no_batch(
 def test_datasets_of_other_dtypes_are_not_mixed_in_a_batch() -> None:
     halves = Dataset.range(10, 13).map(lambda n: np.float32(n) + np.float32(0.5))
     mixed = Dataset.sample_from_datasets([Dataset.range(3), halves], seed=1)
-    with pytest.raises(ValueShapeError, match=r"one dtype, got (int64|float32) and then"):
+    with pytest.raises(ValueShapeError, match="one dtype, got float32, int64"):
         list(mixed.batch(6))

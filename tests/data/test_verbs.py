@@ -306,19 +306,3 @@ def test_specs_promise_no_more_than_all_elements_keep(
     make: Callable[[], Dataset], shape: tuple[int | None, ...]
 ) -> None:
     assert make().element_spec.shape == shape
-
-
-@pytest.mark.parametrize(
-    "take_rows",
-    [
-        lambda: Dataset.range(4).unbatch(),
-        lambda: Dataset.range(4).rebatch(2),
-        lambda: Dataset.range(4).batch(2).enumerate().unbatch(),
-        lambda: Dataset.from_tensor_slices({"x": np.zeros((4, 2)), "y": [1, 2, 3, 4]}).rebatch(2),
-    ],
-)
-def test_scalars_have_no_rows_which_is_told_before_they_are_read(
-    take_rows: Callable[[], Dataset],
-) -> None:
-    with pytest.raises(NotBatchedError, match=r"is a scalar. Call batch\(n\) before"):
-        take_rows()

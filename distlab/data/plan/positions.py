@@ -196,66 +196,31 @@ class Repeated:
         return True
 
 
-class Limited:
-    """The first positions of a stream."""
+class Sliced:
+    """Every `step`-th position of a stream from `start` on, at most `count` of them."""
 
-    def __init__(self, upstream: Positions, size: int) -> None:
-        self._upstream, self._left = upstream, size
-
-    def take(self, count: int) -> Indices:
-        """Returns the next positions."""
-        count = min(count, self._left)
-        self._left -= count
-        return self._upstream.take(count) if count else _NONE
-
-    def skip(self, count: int) -> int:
-        """Passes over positions."""
-        count = min(count, self._left)
-        self._left -= count
-        return self._upstream.skip(count) if count else 0
-
-
-class Advanced:
-    """A stream without its first positions."""
-
-    def __init__(self, upstream: Positions, skipped: int) -> None:
-        self._upstream, self._skipped = upstream, skipped
+    def __init__(self, upstream: Positions, start: int, step: int, count: int | None) -> None:
+        self._upstream, self._to_skip, self._step, self._left = upstream, start, step, count
 
     def take(self, count: int) -> Indices:
         """Returns the next positions."""
-        self._begin()
-        return self._upstream.take(count)
+        count = self._counted(count)
+        return self._upstream.take(count * self._step)[:: self._step] if count else _NONE
 
     def skip(self, count: int) -> int:
         """Passes over positions."""
-        self._begin()
-        return self._upstream.skip(count)
+        count = self._counted(count)
+        return -(-self._upstream.skip(count * self._step) // self._step) if count else 0
 
-    def _begin(self) -> None:
-        if self._skipped:
-            self._upstream.skip(self._skipped)
-            self._skipped = 0
-
-
-class Strided:
-    """Every n-th position of a stream."""
-
-    def __init__(self, upstream: Positions, step: int, offset: int) -> None:
-        self._upstream, self._step, self._offset = upstream, step, offset
-
-    def take(self, count: int) -> Indices:
-        """Returns the next positions."""
-        return self._upstream.take(count * self._step)[self._offset :: self._step]
-
-    def skip(self, count: int) -> int:
-        """Passes over positions."""
-        passed = self._upstream.skip(count * self._step)
-        return strided_size(passed, self._step, self._offset)
-
-
-def strided_size(size: int, step: int, offset: int) -> int:
-    """Returns the number of every `step`-th of `size` positions from `offset` on."""
-    return max(0, -(-(size - offset) // step))
+    def _counted(self, count: int) -> int:
+        """Goes to the start, and returns how many positions are left of so many."""
+        if self._to_skip:
+            self._upstream.skip(self._to_skip)
+            self._to_skip = 0
+        if self._left is not None:
+            count = min(count, self._left)
+            self._left -= count
+        return count
 
 
 def skip_by_taking(positions: Positions, count: int) -> int:

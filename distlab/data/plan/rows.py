@@ -9,10 +9,8 @@ import numpy as np
 
 from distlab.data.plan.engine import Element
 from distlab.data.plan.nest import leaves, map_nest
-from distlab.data.plan.plan import Node
-from distlab.data.plan.spec import DatasetSpec, refuse_dataset
+from distlab.data.plan.spec import refuse_dataset
 from distlab.errors import InvalidArgumentError, NotBatchedError
-from distlab.text.shown import shown
 
 
 def row_count(element: Element) -> int:
@@ -29,18 +27,6 @@ def row_count(element: Element) -> int:
             f"Components of a batch must share their first dimension, got shapes {shapes}"
         )
     return int(counts.pop())
-
-
-def require_rows(verb: str, node: Node) -> None:
-    """Checks that elements have rows, unless only reading one would tell."""
-    if not node.exact:
-        return
-    specs = node.spec
-    if not all(spec.rank or isinstance(spec, DatasetSpec) for spec in leaves(specs)):
-        raise NotBatchedError(
-            f"{verb} needs components with a first dimension, and a component of the elements "
-            f"{shown(specs)} is a scalar. Call batch(n) before."
-        )
 
 
 def row(element: Element, number: int) -> Element:

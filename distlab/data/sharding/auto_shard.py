@@ -13,7 +13,7 @@ from distlab.data.sharding.options import AutoShardPolicy
 from distlab.data.sources.files import Files
 from distlab.data.transforms.cache import FileCache
 from distlab.data.transforms.interleave import Interleave
-from distlab.data.transforms.order import Repeat, Shard, ShardHint, Shuffle
+from distlab.data.transforms.order import Repeat, ShardHint, Shuffle, Slice
 from distlab.data.transforms.prefetch import Prefetch
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 from distlab.text.shown import shown
@@ -152,13 +152,13 @@ def _shard_names(names: Node, num_workers: int, index: int) -> Node:
     """Shards names below nodes that only change their order, which workers may not share."""
     if isinstance(names, Shuffle | Repeat | Prefetch):
         return names.with_inputs(_shard_names(names.input, num_workers, index))
-    return NotEmpty(Shard(names, num_workers, index), num_workers)
+    return NotEmpty(Slice(names, index, num_workers), num_workers)
 
 
 def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
     def change(hint: Node) -> Node:
         (part,) = hint.inputs
-        return Shard(part, num_workers, index)
+        return Slice(part, index, num_workers)
 
     return change
 

@@ -113,8 +113,6 @@ def numbers(args: Sequence[Any], output_type: Any = None) -> RangeSource:
             f"step other than 0; got {shown(tuple(args))}. Write Dataset.range(10)."
         ) from error
     dtype = number_dtype("range", "output_type", output_type)
-    for number in span[:1], span[-1:]:
-        _check_fits("range", number, dtype)
     return RangeSource(span.start, span.step, len(span), dtype)
 
 
@@ -122,7 +120,6 @@ def counted(start: Any, step: Any, output_type: Any) -> RangeSource:
     """Returns the source of `start`, `start + step`, and so on without end."""
     first, each = integer("counter", "start", start), integer("counter", "step", step)
     dtype = number_dtype("counter", "dtype", output_type)
-    _check_fits("counter", range(first, first + 1), dtype)
     return RangeSource(first, each, INFINITE_CARDINALITY, dtype)
 
 
@@ -138,17 +135,6 @@ def number_dtype(verb: str, name: str, dtype: Any) -> np.dtype[Any]:
             "Leave it out for int64."
         )
     return found.newbyteorder("=")
-
-
-def _check_fits(verb: str, numbers: range, dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in "iu":
-        return
-    limits = np.iinfo(dtype)
-    for number in numbers:
-        if not limits.min <= number <= limits.max:
-            raise InvalidArgumentError(
-                f"The numbers of {verb} must fit {dtype}, and {number} does not. Use a wider dtype."
-            )
 
 
 def _constant(value: Any) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from distlab.data.plan.memory import aligned_empty
 from distlab.data.plan.nest import is_leaf, leaves, map_nest, refuse_structures
 from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Opener, Order, Reading
 from distlab.data.plan.positions import PositionReader
-from distlab.data.plan.rows import join, require_rows, row, row_count, rows
+from distlab.data.plan.rows import join, row, row_count, rows
 from distlab.data.plan.spec import batch_spec, refuse_dataset, row_spec
 from distlab.errors import InvalidArgumentError, ValueShapeError
 
@@ -54,10 +54,6 @@ class Batch(Order):
 class Unbatch(Order):
     """The rows of each element."""
 
-    def __post_init__(self) -> None:
-        """Checks that elements have rows, where that is known before they are read."""
-        require_rows("unbatch", self.input)
-
     @functools.cached_property
     def spec(self) -> Any:
         """The specs of a row."""
@@ -88,10 +84,6 @@ class Rebatch(Order):
 
     sizes: tuple[int, ...]
     drop_remainder: bool
-
-    def __post_init__(self) -> None:
-        """Checks that elements have rows, where that is known before they are read."""
-        require_rows("rebatch", self.input)
 
     @functools.cached_property
     def spec(self) -> Any:

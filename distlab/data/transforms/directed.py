@@ -149,10 +149,8 @@ class _DirectedReader(Reader):
 
     def __init__(self, node: Directed, parts: list[Reader], choices: Reader) -> None:
         super().__init__(*parts, choices)
-        self._choices, self._stop_on_empty, self._verb = choices, node.stop_on_empty, node.VERB
+        self._choices, self._stop_on_empty = choices, node.stop_on_empty
         self._open = [True] * len(parts)
-        self._first: Element | None = None
-        self._not_compared = set(range(len(parts)))
 
     def __next__(self) -> Element:
         while any(self._open):
@@ -161,20 +159,11 @@ class _DirectedReader(Reader):
                 continue
             element = next(self._parents[number], None)
             if element is not None:
-                if number in self._not_compared:
-                    self._compare(number, element)
                 return element._replace(indices=None)
             self._open[number] = False
             if self._stop_on_empty:
                 self._open = [False] * len(self._open)
         raise StopIteration
-
-    def _compare(self, number: int, element: Element) -> None:
-        """Checks the first element of a part: specs may not have been known before."""
-        if self._first is None:
-            self._first = element
-        require_one_dtype(self._verb, self._first.value, element.value)
-        self._not_compared.remove(number)
 
     def get_state(self) -> State:
         return {**super().get_state(), "open": list(self._open)}

@@ -1,4 +1,4 @@
-"""Orders of elements: take, skip, shard, repeat, shuffle, concatenate."""
+"""Orders of elements: slices (take, skip, shard), repeat, shuffle, concatenate."""
 
 from __future__ import annotations
 
@@ -20,83 +20,38 @@ from distlab.data.plan.plan import (
     Unary,
     walk,
 )
-from distlab.data.plan.positions import (
-    Advanced,
-    Limited,
-    Permuted,
-    Positions,
-    Repeated,
-    Strided,
-    Windowed,
-    strided_size,
-)
+from distlab.data.plan.positions import Permuted, Positions, Repeated, Sliced, Windowed
 from distlab.data.plan.seeded import Seeded
-from distlab.data.plan.spec import common_spec, require_one_dtype
+from distlab.data.plan.spec import common_spec
 from distlab.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, eq=False)
-class Take(PlainOrder):
-    """The first `count` elements."""
+class Slice(PlainOrder):
+    """Every `step`-th element from number `start` on, at most `count`: take, skip and shard."""
 
-    count: int
-
-    @property
-    def cardinality(self) -> int:
-        """At most `count`; unknown if the input's is."""
-        size = self.input.cardinality
-        return self.count if size == INFINITE_CARDINALITY else min(size, self.count)
-
-    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
-        """Starts the first positions."""
-        return Limited(upstream(reading), self.count)
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens the first elements."""
-        return _Strides(open_input(self.input, reading), left=self.count)
-
-
-@dataclass(frozen=True, eq=False)
-class Skip(PlainOrder):
-    """All elements but the first `count`."""
-
-    count: int
+    start: int = 0
+    step: int = 1
+    count: int | None = None
 
     @property
     def cardinality(self) -> int:
-        """The number of elements that are left."""
+        """The number of elements that are left; unknown if the input's is."""
         size = self.input.cardinality
-        return size if size < 0 else max(0, size - self.count)
+        if size == INFINITE_CARDINALITY:
+            return size if self.count is None else self.count
+        if size == UNKNOWN_CARDINALITY:
+            return size
+        found = max(0, -(-(size - self.start) // self.step))
+        return found if self.count is None else min(found, self.count)
 
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
-        """Starts the positions after the first ones."""
-        return Advanced(upstream(reading), self.count)
+        """Starts the positions."""
+        return Sliced(upstream(reading), self.start, self.step, self.count)
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens the elements after the first ones."""
-        return _Strides(open_input(self.input, reading), to_skip=self.count)
-
-
-@dataclass(frozen=True, eq=False)
-class Shard(PlainOrder):
-    """Every `count`-th element from number `index` on."""
-
-    count: int
-    index: int
-
-    @property
-    def cardinality(self) -> int:
-        """The number of elements of this shard."""
-        size = self.input.cardinality
-        return size if size < 0 else strided_size(size, self.count, self.index)
-
-    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
-        """Starts every n-th position."""
-        return Strided(upstream(reading), self.count, self.index)
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens every n-th element."""
-        return _Strides(open_input(self.input, reading), to_skip=self.index, step=self.count)
+        """Opens the elements."""
+        return _SliceReader(open_input(self.input, reading), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,29 +66,23 @@ class ShardHint(Unary):
         )
 
 
-class _Strides(Reader):
-    """Every `step`-th element after the first `to_skip`, `left` of them; without it, all."""
-
+class _SliceReader(Reader):
     FIELDS = ("_to_skip", "_left")
 
-    def __init__(
-        self, parent: Reader, *, to_skip: int = 0, step: int = 1, left: int | None = None
-    ) -> None:
+    def __init__(self, parent: Reader, node: Slice) -> None:
         super().__init__(parent)
-        self._to_skip, self._step, self._left = to_skip, step, left
+        self._to_skip, self._step, self._left = node.start, node.step, node.count
 
     def __next__(self) -> Element:
-        if self._left is not None:
-            if not self._left:
-                raise StopIteration
-            element = next(self._parent)
-            self._left -= 1
-            return element
+        if self._left == 0:
+            raise StopIteration
         while self._to_skip:
             next(self._parent)
             self._to_skip -= 1
         element = next(self._parent)
         self._to_skip = self._step - 1
+        if self._left is not None:
+            self._left -= 1
         return element
 
 
@@ -336,26 +285,17 @@ class _ConcatenateReader(Reader):
         super().__init__(first, second)
         self._offset = offset
         self._in_second = False
-        self._last_of_first: Element | None = None
 
     def __next__(self) -> Element:
         first, second = self._parents
         if not self._in_second:
             try:
-                self._last_of_first = element = next(first)
+                element = next(first)
             except StopIteration:
                 self._in_second = True
             else:
                 return element if self._offset is not None else element._replace(indices=None)
         element = next(second)
-        if self._last_of_first is not None:
-            # Specs before that may have been those of the first elements, or not known.
-            require_one_dtype("concatenate", self._last_of_first.value, element.value)
-            self._last_of_first = None
         if element.indices is None or self._offset is None:
             return element._replace(indices=None)
         return element._replace(indices=element.indices + self._offset)
-
-    def set_state(self, state: State) -> None:
-        super().set_state(state)
-        self._last_of_first = None

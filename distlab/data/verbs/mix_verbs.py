@@ -90,8 +90,7 @@ class MixVerbs(Planned[DatasetT]):
           ArgumentTypeError: A member of `datasets` is not a `Dataset`.
           InvalidArgumentError: There is no dataset, or the weights are not one
             non-negative number for each, one of them positive.
-          StructureError: The structures of elements differ; raised during iteration where the
-            elements are not known before.
+          StructureError: The structures of elements differ, where they are known before a read.
           ValueShapeError: Their dtypes differ; raised likewise.
 
         Example:
@@ -148,8 +147,7 @@ class MixVerbs(Planned[DatasetT]):
           ArgumentTypeError: An argument is not a `Dataset`.
           InvalidArgumentError: There is no dataset. During iteration, a choice is not
             the number of a dataset.
-          StructureError: The structures of elements differ; raised during iteration where the
-            elements are not known before.
+          StructureError: The structures of elements differ, where they are known before a read.
           ValueShapeError: Their dtypes differ; raised likewise.
 
         Example:

@@ -6,15 +6,7 @@ from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.plan import is_plain
 from distlab.data.plan.spec import require_one_dtype
 from distlab.data.sharding.options import SHARD_HINT
-from distlab.data.transforms.order import (
-    Concatenate,
-    Repeat,
-    Shard,
-    ShardHint,
-    Shuffle,
-    Skip,
-    Take,
-)
+from distlab.data.transforms.order import Concatenate, Repeat, ShardHint, Shuffle, Slice
 from distlab.data.transforms.prefetch import Prefetch
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
@@ -111,7 +103,7 @@ class OrderVerbs(Planned[DatasetT]):
         """
         del name
         (number,) = checked("take", count=count)
-        return self.with_plan(self.plan if number < 0 else Take(self.plan, number))
+        return self.with_plan(self.plan if number < 0 else Slice(self.plan, count=number))
 
     def skip(self, count: int, name: str | None = None) -> DatasetT:
         """Drops the first elements.
@@ -133,7 +125,9 @@ class OrderVerbs(Planned[DatasetT]):
         """
         del name
         (number,) = checked("skip", count=count)
-        return self.with_plan(Take(self.plan, 0) if number < 0 else Skip(self.plan, number))
+        if number < 0:
+            return self.with_plan(Slice(self.plan, count=0))
+        return self.with_plan(Slice(self.plan, start=number))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> DatasetT:
         """Keeps every `num_shards`-th element.
@@ -164,7 +158,7 @@ class OrderVerbs(Planned[DatasetT]):
                 f"index of shard must be from 0 to num_shards - 1 ({shards - 1}), got {number}. "
                 "Number the shards from 0."
             )
-        return self.with_plan(Shard(self.plan, shards, number))
+        return self.with_plan(Slice(self.plan, start=number, step=shards))
 
     def concatenate(self, dataset: DatasetT, name: str | None = None) -> DatasetT:
         """Appends the elements of another dataset.
@@ -178,8 +172,7 @@ class OrderVerbs(Planned[DatasetT]):
 
         Raises:
           ArgumentTypeError: `dataset` is not a `Dataset`.
-          StructureError: The structures differ; raised during iteration where the elements
-            are not known before.
+          StructureError: The structures differ, where they are known before elements are read.
           ValueShapeError: The dtypes differ; raised likewise.
 
         Example:
