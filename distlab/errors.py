@@ -252,10 +252,6 @@ class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
 
 
-class DrawnOnceWarning(UserWarning):
-    """A function draws random numbers of NumPy or Python, which it does once, as it is compiled."""
-
-
 class GradientWarning(UserWarning):
     """A variable is read in a function that JAX differentiates by the variable's value.
 

@@ -77,7 +77,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             )
 
 
-_eagerly = False
+eagerly = False
 """Whether calls without `run_eagerly` run eagerly."""
 
 _chosen_at = ""
@@ -105,8 +105,8 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
       x is 3
       >>> dl.run_functions_eagerly(False)
     """
-    global _eagerly, _chosen_at
-    _eagerly, _chosen_at = _checked(run_eagerly), calling_line()
+    global eagerly, _chosen_at
+    eagerly, _chosen_at = _checked(run_eagerly), calling_line()
 
 
 def _checked(run_eagerly: Any) -> bool:
@@ -126,21 +126,21 @@ def functions_run_eagerly() -> bool:
       >>> dl.functions_run_eagerly()
       False
     """
-    return _eagerly
+    return eagerly
 
 
 def chosen_at() -> str:
     """Returns the line of the program that turned eager mode on; empty while it is off."""
-    return _chosen_at if _eagerly else ""
+    return _chosen_at if eagerly else ""
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:
     """Returns whether a call with these options runs eagerly."""
     if options is None:
-        return _eagerly
+        return eagerly
     if not isinstance(options, RunOptions):
         raise OptionError(
             f"options must be a distlab.RunOptions or None, got a {type(options).__name__}. Write "
             "RunOptions(run_eagerly=True), or leave options out."
         )
-    return _eagerly if options.run_eagerly is None else _checked(options.run_eagerly)
+    return eagerly if options.run_eagerly is None else _checked(options.run_eagerly)

@@ -125,6 +125,17 @@ def _mesh_check() -> Callable[[str], None]:
     return require_no_other_mesh
 
 
+def entered(verb: str, strategy: Host) -> MergingCollectives | None:
+    """Checks that a step of `strategy` may be run here; returns the `merge_call` around it."""
+    modes = _thread.modes
+    if not modes and _thread.base is None and _default is not None:
+        return None  # outside of any scope
+    mode = modes[-1] if modes else _mode()
+    if mode.strategy is not strategy or mode.replica is not None:
+        require_cross_replica(verb, strategy)
+    return mode.merging
+
+
 def require_cross_replica(verb: str, strategy: Host) -> None:
     """Checks that a verb may be called here on all replicas of `strategy`."""
     _mesh_check()(verb)

@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -48,10 +49,13 @@ _ENDING_IN: Final = {"run", "_bootstrap_inner", "_bootstrap"}
 
 _Lock: TypeAlias = AbstractContextManager[object, None]
 
-dispatching: _Lock = threading.RLock()
+dispatching: Any = threading.RLock()
 """Held while a step is dispatched: two threads that dispatch steps with collectives
 to the same devices in different orders would deadlock. Where no step may be dispatched
 any more, another object takes its place, so that steps pay nothing for it."""
+
+is_held: Callable[[], bool] = dispatching._is_owned
+"""Returns whether the calling thread is dispatching a step."""
 
 limit = LIMIT
 admitted = 0
@@ -59,13 +63,14 @@ admitted = 0
 
 _waiting: deque[tuple[jax.Array, bool]] = deque()
 """An output of each step, and whether the step assigns variables."""
-_failed: deque[Exception] = deque(maxlen=1)
-"""The error of a step that was waited for and assigned variables, until the next one raises it."""
-_results_failed: deque[Exception] = deque(maxlen=1)
-"""That of a step of which nothing is left but results: whoever reads them gets the error, and may
-have handled it. So the next step only warns of it, for programs that read none."""
+failed: deque[tuple[Exception, bool]] = deque(maxlen=1)
+"""The error of a step that was waited for, and whether the step assigns variables.
 
-_threads: set[int] = set()
+The next step raises it. Of a step of which nothing is left but results the next one warns alone:
+whoever reads the results gets the error, and may have handled it."""
+
+threads: set[int] = set()
+"""The threads that run steps, by `threading.get_ident()`: the end of the process waits for them."""
 
 
 def admit(result: jax.Array, *, assigns: bool = False) -> None:
@@ -75,7 +80,6 @@ def admit(result: jax.Array, *, assigns: bool = False) -> None:
     """
     global admitted
     admitted += 1
-    note_thread()
     _waiting.append((result, assigns))
     if len(_waiting) <= limit:
         return
@@ -86,17 +90,15 @@ def admit(result: jax.Array, *, assigns: bool = False) -> None:
             try:
                 older.block_until_ready()
             except Exception as error:  # noqa: BLE001 - raised by `require_sound`
-                (_failed if assigned else _results_failed).append(error)
+                if assigned or not failed:
+                    failed.append((error, assigned))
 
 
 def require_sound() -> None:
-    """Tells the error of an earlier step, once, before the next one begins."""
-    if not _failed and not _results_failed:
-        return
-    assigned = bool(_failed)
+    """Raises the error of an earlier step, once, before the next one begins."""
     try:
-        error = (_failed if assigned else _results_failed).pop()
-    except IndexError:  # another thread was quicker
+        error, assigned = failed.pop()
+    except IndexError:  # no error, or another thread was quicker
         return
     if not assigned:
         warn(
@@ -115,8 +117,7 @@ def begin_anew() -> None:
     global admitted
     admitted = 0
     _waiting.clear()
-    _failed.clear()
-    _results_failed.clear()
+    failed.clear()
 
 
 def waiting() -> list[jax.Array]:
@@ -129,7 +130,7 @@ def note_thread() -> None:
 
     A thread is inside of JAX also while it traces and compiles its first step.
     """
-    _threads.add(threading.get_ident())
+    threads.add(threading.get_ident())
 
 
 def require_not_forked() -> None:
@@ -193,7 +194,7 @@ def finish() -> None:
     end_threads()
     began, told = time.monotonic(), False
     for thread in threading.enumerate():
-        if thread.ident not in _threads or thread is threading.current_thread():
+        if thread.ident not in threads or thread is threading.current_thread():
             continue
         in_jax = began
         while thread.is_alive():  # one that Python has not started can't be joined
@@ -212,7 +213,7 @@ def finish() -> None:
     until = time.monotonic() + _EXIT_SECONDS
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
-    for error in [*_failed, *_results_failed]:  # no later step has told it
+    for error, _ in failed:  # no later step has raised it
         print(f"A step failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
@@ -245,12 +246,14 @@ def _is_done(result: jax.Array) -> bool:
 
 def _after_fork() -> None:
     """Gives a forked child a lock that nobody holds, or none if its devices are dead."""
-    global dispatching
+    global dispatching, is_held
     _waiting.clear()
-    _failed.clear()
-    _results_failed.clear()
-    _threads.clear()
-    dispatching = _Forked() if jax_internals.backend_started() else threading.RLock()
+    failed.clear()
+    threads.clear()
+    dispatching = threading.RLock()
+    is_held = dispatching._is_owned
+    if jax_internals.backend_started():
+        dispatching = _Forked()
 
 
 os.register_at_fork(after_in_child=_after_fork)

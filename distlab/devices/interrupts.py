@@ -34,15 +34,20 @@ def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return verb(*args, **kwargs)
         except BaseException as error:
-            interrupt = jax_internals.interrupt_in(error)
-            if jax_internals.came_into_a_cache(error if interrupt is None else interrupt):
-                jax.clear_caches()
-            elif isinstance(error, RecursionError) and "Recursively calling <" in str(error):
-                jax.clear_caches()
-                if LEFT_UNFINISHED not in getattr(error, "__notes__", ()):  # in a verb's own verbs
-                    error.add_note(LEFT_UNFINISHED)
-            if interrupt is not None:
-                raise interrupt from None
+            settle(error)
             raise
 
     return call
+
+
+def settle(error: BaseException) -> None:
+    """Empties JAX's caches after an interrupt of JAX; raises one that JAX has hidden."""
+    interrupt = jax_internals.interrupt_in(error)
+    if jax_internals.came_into_a_cache(error if interrupt is None else interrupt):
+        jax.clear_caches()
+    elif isinstance(error, RecursionError) and "Recursively calling <" in str(error):
+        jax.clear_caches()
+        if LEFT_UNFINISHED not in getattr(error, "__notes__", ()):  # in a verb's own verbs
+            error.add_note(LEFT_UNFINISHED)
+    if interrupt is not None:
+        raise interrupt from None

@@ -191,13 +191,11 @@ def checks_results() -> bool:
     return bool(config.jax_debug_nans or config.jax_debug_infs)
 
 
-def configuration() -> Hashable:
-    """Returns the settings on which traces depend, as `jax.jit` compares them.
+configuration: Final[Callable[[], Hashable]] = _config.trace_context
+"""Returns the settings on which traces depend, as `jax.jit` compares them.
 
-    Such as `enable_x64`, the default precision of products, and how random bits are made.
-    """
-    settings: Hashable = _config.trace_context()
-    return settings
+Such as `enable_x64`, the default precision of products, and how random bits are made.
+"""
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.processes import group
 from distlab.step import runner
 from distlab.step.functions.holders import is_equinox_module, require_no_state_holder
-from distlab.step.functions.statics import is_static
+from distlab.step.functions.identity import is_static
 from distlab.step.programs.place import Place
 from distlab.step.programs.results import own_arrays, regroup
 from distlab.strategies.extended import StrategyExtended

@@ -35,6 +35,12 @@ def remember(array: Any) -> None:
         _others[key] = weakref.ref(array, forget)
 
 
+def remembered(array: Any) -> Any:
+    """Returns an array that is noted to hold the components of a per-replica value."""
+    remember(array)
+    return array
+
+
 def remember_equal_rows(array: Any) -> None:
     """Notes that all components of a per-replica value are equal."""
     if type(array) is ConcreteArray:

@@ -8,7 +8,6 @@ first piece where only that was read, as by `Variable.value`, so that a read cos
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 from typing import ClassVar, Final, final
@@ -27,13 +26,14 @@ giving: Final = threading.RLock()
 """Held while arrays are read or changed, and while a step takes over the memory of some. Who holds
 it takes no other lock: `in_flight.dispatching` is taken before it."""
 
-_changes: Final = itertools.count(1)
-_last_change = 0
+
+class _Changes:
+    """The number of times that the copies of a storage came apart, or met again."""
+
+    last = 0
 
 
-def last_change() -> int:
-    """Returns a number that changes whenever the copies of a storage come apart, or meet again."""
-    return _last_change
+changes: Final = _Changes()
 
 
 @final
@@ -140,10 +140,9 @@ class Storage:
 
     def set_apart(self, *, apart: bool) -> None:
         """Notes whether copies that should be equal may differ."""
-        global _last_change
         if apart is not self.apart:
             self.apart = apart
-            _last_change = next(_changes)
+            changes.last += 1
 
     def agrees(self) -> bool:
         """Returns whether all copies are equal; where they may differ, it compares them."""

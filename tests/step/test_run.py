@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -235,3 +236,11 @@ def test_an_error_that_is_not_about_traced_values_has_no_note_of_them() -> None:
     with pytest.raises(TypeError) as caught:
         strategy.run(lambda x: {[1]: x}, args=(1.0,))
     assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("run compiles")]
+
+
+def test_an_unregistered_object_that_hides_a_computed_value_is_refused() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(StructureError, match=r"result is of class SimpleNamespace.*\.loss is comp"):
+        strategy.run(lambda x: SimpleNamespace(loss=x * 2), args=(1.0,))
+    kept = SimpleNamespace(loss=1.0)
+    assert strategy.run(lambda: kept) is kept

@@ -19,7 +19,6 @@ from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers, Changes
-from distlab.integrations.dask.captured_objects import CapturedObjects
 from distlab.integrations.dask.channel import Channel
 from distlab.integrations.dask.messages import AFTER_ERROR, Frames, Order, sendable
 from distlab.integrations.dask.own_variables import own_variable
@@ -82,7 +81,7 @@ class WorkerSession:
         self._variables: dict[Key, Variable] = {}
         self._definitions: dict[int, Frames] = {}
         self._sent: dict[int, Frames] = {}  # functions that are not loaded yet, or can't be
-        self._functions: dict[int, tuple[Any, CapturedContainers, CapturedObjects]] = {}
+        self._functions: dict[int, tuple[Any, CapturedContainers]] = {}
         self._resources: dict[int, Any] = {}
         self._failed: set[int] = set()  # closures
         self._coordinators: list[Channel] = []
@@ -154,21 +153,18 @@ class WorkerSession:
             with self.strategy.as_worker(self._number):
                 if fn not in self._functions:
                     function = loaded(self._sent[fn])
-                    captured = CapturedContainers(function), CapturedObjects(function)
-                    self._functions[fn] = function, *captured
+                    self._functions[fn] = function, CapturedContainers(function)
                     del self._sent[fn]
                 given, named = ((), {}) if args is None else loaded(args)
                 self.values.begin(fn)
-                function, containers, objects = self._functions[fn]
+                function, containers = self._functions[fn]
                 containers.remember()
-                objects.remember(given, named)
                 try:
                     result = call(function, given, named, self._number)
                     self.values.end()
                     answer = {"result": self._frames("The result of a closure", result)}
                 finally:
-                    appended, others = containers.changes()
-                    changes = Changes(appended, others + objects.changes())
+                    changes = containers.changes()
                 if any(changes):
                     answer["changes"] = self._frames("What a closure appended", tuple(changes))
         except ServerLostError as error:

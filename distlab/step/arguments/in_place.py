@@ -9,7 +9,6 @@ objects receive it when the step is dispatched.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -17,11 +16,8 @@ from typing import Any, NamedTuple, Protocol, final
 
 import jax
 
-from distlab.errors import ArgumentTypeError
 from distlab.step.arguments.in_use import Use
 from distlab.step.arguments.names import StateKey, argument_label, parameter_names
-from distlab.step.used_up import flattened
-from distlab.values.attributes import attribute
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import taken_apart
 
@@ -66,12 +62,13 @@ class Library(Protocol):
         """Returns the objects' structure, their arrays, and what gives them a step's arrays."""
 
 
-_offered: dict[str, Callable[[], Library]] = {}
+offered: dict[str, Callable[[], Library]] = {}
+"""The loaders of libraries whose objects are changed in place, by the module to wait for."""
 
 
 def offer(module: str, load: Callable[[], Library]) -> None:
     """Offers a library's objects as arguments of `run`."""
-    _offered[module] = functools.cache(load)
+    offered[module] = functools.cache(load)
 
 
 class Labels(NamedTuple):
@@ -240,20 +237,22 @@ class Taken:
 
 def taken(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], use: Use
-) -> Taken | None:
-    """Takes the objects that are changed in place out of arguments; None if there are none."""
-    for module, load in _offered.items():
+) -> tuple[list[Any], Any, Taken | None]:
+    """Takes the objects that are changed in place out of arguments.
+
+    Returns the leaves and the structure of the arguments without them, and the objects; None
+    where there are none.
+    """
+    for module, load in offered.items():
         if module not in sys.modules:
             continue
         library = load()
-        leaves, structure = flattened((args, kwargs), is_leaf=library.is_whole)
+        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=library.is_whole)
         objects: list[Any] = []
         positions: list[int] = []
         numbers: dict[int, int] = {}
         for position, leaf in enumerate(leaves):
             if not library.is_object(leaf):
-                if dataclasses.is_dataclass(leaf):
-                    _require_no_object(leaf, library, Labels(fn, structure, (position,)))
                 continue
             number = numbers.setdefault(id(leaf), len(objects))
             if number == len(objects):
@@ -264,20 +263,9 @@ def taken(
             kind, arrays, update = library.split(objects, use)
             labels = Labels(fn, structure, tuple(positions))
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
-            return Taken(objects, update, *jax.tree.unflatten(structure, leaves))
-    return None
-
-
-def _require_no_object(held: Any, library: Library, labels: Labels) -> None:
-    """Checks that a dataclass that is no pytree holds no object, by its fields."""
-    for name, value in attribute(held, "__dict__", {}).items():
-        if library.is_object(value):
-            ((label, _),) = labels.owners()
-            raise ArgumentTypeError(
-                f"{label}.{name} is a {type(value).__name__}, in a dataclass that is no pytree, so "
-                f"run can't update it. Make {type(held).__name__} one, with "
-                "jax.tree_util.register_dataclass or flax.struct.dataclass."
-            )
+            found = Taken(objects, update, *jax.tree.unflatten(structure, leaves))
+            return *jax.tree.flatten((found.args, found.kwargs)), found
+    return *jax.tree.flatten((args, kwargs)), None
 
 
 def call(
@@ -317,7 +305,7 @@ def call(
 
 def _states(nest: Any) -> list[State]:
     """Returns the state among arguments, if there is one."""
-    if not any(module in sys.modules for module in _offered):
+    if not any(module in sys.modules for module in offered):
         return []
     leaves = jax.tree.leaves(nest, is_leaf=_is_taken)
     return [leaf for leaf in leaves if type(leaf) is State]

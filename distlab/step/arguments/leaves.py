@@ -14,7 +14,7 @@ from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentValueError
 from distlab.step.arguments.explained import explain_shapes
 from distlab.step.arguments.names import StateKey, argument_label, parameter_names
-from distlab.step.functions.statics import Static, is_static
+from distlab.step.functions.identity import Static, is_static
 from distlab.text.shown import shown
 from distlab.values.checks import require_components
 from distlab.values.distributed import (

@@ -43,7 +43,6 @@ from distlab.step.eager.rendezvous import (
 from distlab.step.functions.arrays import explain_devices, require_references
 from distlab.step.functions.state import captured_state
 from distlab.step.programs.results import regroup, select, to_device
-from distlab.step.used_up import released
 from distlab.values.checks import code_of, require_components, require_plain
 from distlab.values.distributed import (
     DistributedValues,
@@ -66,8 +65,6 @@ def run(
     args: Any,
     kwargs: Any,
     assigned: dict[StoredVariable, str] | None = None,
-    *,
-    holds: bool = False,
 ) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
@@ -82,9 +79,6 @@ def run(
     captured = captured_state(fn)
     if mesh.replicas > 1:
         require_references(fn)
-
-    def with_iterators(*args: Any, **kwargs: Any) -> Any:
-        return fn(*released(args), **released(kwargs))
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
@@ -102,7 +96,7 @@ def run(
         ):
             try:
                 return in_place.call(
-                    with_iterators if holds else fn,
+                    fn,
                     own_args,
                     own_kwargs,
                     _examples((args, kwargs), replica.number),

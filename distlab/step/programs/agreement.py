@@ -93,18 +93,18 @@ class Agreement:
             for variable, why in zip(first.written, written, strict=True)
             if _has_equal_copies(variable)
         ]
-        self._looked_at = -1
+        self.looked_at = -1
         self._require_declared()
 
     def confirm(self) -> None:
         """Checks that the proofs still hold before the step runs, and notes what it sets apart."""
-        if self._looked_at == storage.last_change():
+        if self.looked_at == storage.changes.last:
             return
         self._require_declared()
         for own, why in self._written:
             if why & ~self._trusted or any(v.storage.apart for v in self._relied_on(why)):
                 own.set_apart(apart=True)
-        self._looked_at = storage.last_change()
+        self.looked_at = storage.changes.last
 
     def _require_declared(self) -> None:
         for declared, why in self._declared:

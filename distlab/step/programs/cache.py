@@ -1,4 +1,4 @@
-"""The compiled programs of the functions that ran last, found by what a function is."""
+"""The compiled programs of the functions that ran last, found by the functions' identity."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from types import FunctionType
-from typing import Any, Final, NamedTuple, final
-from weakref import WeakKeyDictionary, ref
+from typing import Any, Final, final
+from weakref import ref
 
 from distlab.errors import RecompilationWarning
-from distlab.step.changed_values import changed_values
-from distlab.step.functions.identity import Identity, identity_of, references
-from distlab.step.functions.keys import Key
-from distlab.step.functions.statics import StaticKey, changed_parts
-from distlab.step.named_variables import NamedVariables
+from distlab.step.arguments.call import Key
+from distlab.step.functions.identity import (
+    Identity,
+    Reference,
+    changes,
+    key_of,
+    references,
+    static_of,
+)
+from distlab.step.functions.names import named
 from distlab.step.programs.program import Program
+from distlab.text.shown import shown
 from distlab.user_code import warn
 from distlab.values.checks import function_name, function_source
 from distlab.variables.variable import dependents_of_youngest
@@ -29,27 +34,31 @@ _PROGRAMS_KEPT: Final = 256
 
 @final
 class FunctionPrograms(dict[Any, Program]):
-    """The programs of one function, by the key of their arguments.
+    """The programs of one function, by the key of a call.
 
     They hold the variables that they use, and nothing but those variables may hold them: who drops
     a model, and the step that trained it, gets its memory back. Of several variables the one that
     was made last holds them.
 
     Attributes:
-      identity: What distinguishes the function.
-      references: What it refers to, by name.
+      identity: The function's identity.
+      references: The values to which it refers, by name.
+      named: The globals that it names, of which a notebook may make others.
       uses: How often they were asked for.
       last_use: The number of the last time, counted over all functions.
     """
 
-    __slots__ = ("__weakref__", "_holder", "identity", "last_use", "references", "uses")
+    __slots__ = (
+        *("__weakref__", "_holder", "identity", "last_use", "named", "references", "uses"),
+    )
 
     def __init__(
-        self, identity: Identity, references: dict[str, Key], holder: dict[int, object]
+        self, fn: Callable[..., Any], identity: Identity, holder: dict[int, object]
     ) -> None:
         super().__init__()
         self.identity = identity
-        self.references = references
+        self.references: dict[str, Reference] = references(fn)
+        self.named = named(fn)
         self.uses = 0
         self.last_use = 0
         self._holder = holder
@@ -69,31 +78,17 @@ class FunctionPrograms(dict[Any, Program]):
         self._holder.pop(id(self), None)
 
 
-class _Seen(NamedTuple):
-    """What is known of a function object.
-
-    Attributes:
-      programs: Its programs.
-      variables: The variables that it named when they were found.
-    """
-
-    programs: ref[FunctionPrograms]
-    variables: NamedVariables
-
-
 @final
 class ProgramCache:
     """Keeps the programs of the last 256 functions, and no longer than the variables that they use.
 
-    A function that is made anew at each call is the same one as long as its code is and what
-    that refers to (see `function_identity`). So functions whose closures change can't fill the
-    memory. Any thread may use the cache.
+    A function that is made anew at each call is found by its identity. So functions whose closures
+    change can't fill the memory. Any thread may use the cache.
     """
 
     def __init__(self) -> None:
-        # Not by the keys themselves: the classes in them may hold variables, too.
+        # Not by the keys themselves: objects in them may hold variables, too.
         self._by_hash: dict[int, list[ref[FunctionPrograms]]] = {}
-        self._by_object: WeakKeyDictionary[FunctionType, _Seen] = WeakKeyDictionary()
         self._without_variables: dict[int, object] = {}
         self._by_source: OrderedDict[Hashable, list[ref[FunctionPrograms]]] = OrderedDict()
         self._calls = itertools.count(1)
@@ -102,36 +97,52 @@ class ProgramCache:
     def of(self, fn: Callable[..., Any]) -> FunctionPrograms:
         """Returns a function's programs, to read and add to.
 
-        A function object is looked up by itself, as by `jax.jit`; only an object that was not
-        seen before, or that names variables which were made again, is compared with others.
+        Warns:
+          RecompilationWarning: The function is made anew at each call, and a number or array
+            that it refers to changes each time, so that this is the third compilation for one
+            call each.
         """
+        kept: list[Any] = []
+        key = key_of(fn, kept)
         warning = None
         with self._lock:
-            known = self._by_object.get(fn) if isinstance(fn, FunctionType) else None
-            programs = None if known is None else known.programs()
-            if programs is None or known is None or known.variables.were_made_again():
-                programs, warning = self._find(fn)
+            programs = None
+            for reference in self._by_hash.get(hash(key), ()):
+                known = reference()
+                if known is not None and known.identity.key == key:
+                    programs = known
+            if programs is not None:
+                for scope, name, value, code, defaults in programs.named:
+                    if scope.get(name) is not value or (
+                        code is not None
+                        and (value.__code__ is not code or value.__defaults__ is not defaults)
+                    ):
+                        programs.drop()
+                        self._forget(programs)
+                        programs = None
+                        break
+            if programs is None:
+                programs, warning = self._made(fn, Identity(key, kept))
             programs.uses += 1
             programs.last_use = next(self._calls)
         if warning is not None:
             warn(warning, RecompilationWarning)
         return programs
 
-    def _find(self, fn: Callable[..., Any]) -> tuple[FunctionPrograms, str | None]:
-        identity = identity_of(fn)
-        alike = self._by_hash.get(hash(identity.key), [])
-        programs = next((one for one in _alive(alike) if one.identity.key == identity.key), None)
-        warning = None
-        if programs is None:
-            self._make_room()
-            programs = FunctionPrograms(identity, references(fn), self._without_variables)
-            warning = self._warning(fn, programs)
-            self._by_hash.setdefault(hash(identity.key), []).append(ref(programs))
-        if isinstance(fn, FunctionType):
-            self._by_object[fn] = _Seen(ref(programs), NamedVariables(fn))
+    def _made(
+        self, fn: Callable[..., Any], identity: Identity
+    ) -> tuple[FunctionPrograms, str | None]:
+        self._make_room()
+        programs = FunctionPrograms(fn, identity, self._without_variables)
+        warning = self._warning(fn, programs)
+        self._by_hash.setdefault(hash(identity.key), []).append(ref(programs))
         if len(self._by_source) > _FUNCTIONS_KEPT:
             self._by_source.popitem(last=False)
         return programs, warning
+
+    def _forget(self, programs: FunctionPrograms) -> None:
+        number = hash(programs.identity.key)
+        self._by_hash[number] = [one for one in self._by_hash[number] if one() is not programs]
 
     def changed_references(self, fn: Callable[..., Any]) -> str:
         """Returns what changed of that to which a function made anew refers; empty if unknown."""
@@ -139,29 +150,27 @@ class ProgramCache:
         if len(family) < 2:
             return ""
         before, after = family[-2:]
-        return "; ".join(changed_values(before.references, after.references))[:400]
+        return "; ".join(changes(before.references, after.references))[:400]
 
     def _make_room(self) -> None:
         """Forgets the programs that were not used for longest, if there are too many."""
         alive = sorted(_alive(itertools.chain(*self._by_hash.values())), key=lambda p: p.last_use)
         for programs in alive[: 1 - _FUNCTIONS_KEPT]:
             programs.drop()
-            for fn in [fn for fn, seen in self._by_object.items() if seen.programs() is programs]:
-                del self._by_object[fn]
         self._by_hash = {}
         for programs in alive[1 - _FUNCTIONS_KEPT :]:
             self._by_hash.setdefault(hash(programs.identity.key), []).append(ref(programs))
 
     def _warning(self, fn: Callable[..., Any], programs: FunctionPrograms) -> str | None:
-        """Returns what to warn of when a function of one source is compiled for each call."""
+        """Returns the warning for a function of one source that is compiled for each call."""
         known = self._by_source.setdefault(_source_of(fn), [])
         if len(known) >= _COMPILED_TOO_OFTEN:
-            return None  # it was said
+            return None  # the warning was given
         known.append(ref(programs))
         family = _alive(known)  # those whose variables are gone are of other trainings
         if len(family) < _COMPILED_TOO_OFTEN or any(old.uses > 1 for old in family):
             return None
-        changed = changed_values(family[-2].references, programs.references)
+        changed = changes(family[-2].references, programs.references)
         if not changed:
             return None
         return (
@@ -179,10 +188,14 @@ def _source_of(fn: Callable[..., Any]) -> Hashable:
     return type(fn).__qualname__, function_name(fn), function_source(fn)
 
 
-def keep(programs: FunctionPrograms, key: tuple[Any, ...], program: Program) -> None:
+def keep(programs: FunctionPrograms, key: Key, program: Program) -> None:
     """Adds a program to those of its function, of which the last 256 are kept.
 
     One that holds a value that JAX is tracing serves for this call alone, and is not kept.
+
+    Warns:
+      RecompilationWarning: It is the fifth one that differs from others only in the values of
+        static arguments, strings, bools and None left out.
     """
     if program.spmd.outside:
         return
@@ -193,9 +206,9 @@ def keep(programs: FunctionPrograms, key: tuple[Any, ...], program: Program) -> 
     if known:
         return
     structure, leaves, *rest = key
-    if not any(isinstance(leaf, StaticKey) for leaf in leaves):
-        return
     arrays = _dynamic(leaves)
+    if None not in arrays:
+        return
     alike = [
         other
         for its_structure, other, *its_rest in programs
@@ -204,23 +217,28 @@ def keep(programs: FunctionPrograms, key: tuple[Any, ...], program: Program) -> 
     if len(alike) != _VALUES_TOO_MANY:
         return
     changed = [
-        f"{argument.label}{change}"
+        f"{argument.label}: {shown(before.value, 40)} -> {shown(after.value, 40)}"
         for argument, before, after in zip(
-            program.arguments.leaves, alike[-2], alike[-1], strict=True
+            program.arguments.leaves,
+            map(static_of, alike[-2]),
+            map(static_of, alike[-1]),
+            strict=True,
         )
-        if before != after
-        for change in changed_parts(before, after, modes=False)
+        if before is not None
+        and after is not None
+        and before != after
+        and not isinstance(after.value, bool | str | bytes | None)
     ]
     if not changed:
         return
     warn(
         f"{program.function} was compiled for {_VALUES_TOO_MANY} values of arguments that are no "
         f"arrays ({'; '.join(changed)[:400]}). Each new value compiles it again: pass numbers that "
-        "change as they are, without static_argnums and static_argnames, and hold what an object "
-        "counts in an argument of its own.",
+        "change as arrays, without static_argnums and static_argnames, and objects that define "
+        "equality and a hash.",
         RecompilationWarning,
     )
 
 
 def _dynamic(leaves: tuple[Any, ...]) -> list[Any]:
-    return [None if isinstance(leaf, StaticKey) else leaf for leaf in leaves]
+    return [leaf if static_of(leaf) is None else None for leaf in leaves]

@@ -47,6 +47,7 @@ class ProgramInputs:
       given: For each variable that the program reads, whether its new value takes over the
         memory of the old one.
       gives: Whether any variable is given.
+      all_split: Whether each leaf has a component for each replica.
     """
 
     def __init__(self, function: str, arguments: Arguments, spmd: SpmdFunction, host: Host) -> None:
@@ -73,7 +74,7 @@ class ProgramInputs:
         self._remotes = _named([v.name for v in spmd.read if isinstance(v.storage, RemoteStorage)])
         self._is_remote = [isinstance(v.storage, RemoteStorage) for v in spmd.read]
         self._strategy = host.number
-        self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
+        self.all_split = all(leaf.role == "split" for leaf in arguments.leaves)
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
 
     def values(self, *, keep: bool) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -125,8 +126,6 @@ class ProgramInputs:
 
     def arrays(self, leaves: list[Any]) -> list[Any]:
         """Returns the dynamic ones of the flat arguments, with whole ones on the mesh."""
-        if self._all_split and np.ndarray not in map(type, leaves):
-            return leaves
         return [
             self._whole(position, leaf, value)
             if leaf.role == "whole"

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from distlab.collectives.host import CollectiveHost
 from distlab.devices import connections, dispatch_order, in_flight, jax_internals, selection
 from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
-from distlab.step.arguments.explained import (
-    explain_inner_traces,
-    explain_methods,
-    explain_parts_of_batch,
-)
+from distlab.step.arguments.call import Call
+from distlab.step.arguments.explained import explain_parts_of_batch
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.functions.state import captured_state, with_noted
-from distlab.step.functions.statics import GuardedArguments
 from distlab.step.programs.inputs import ProgramInputs, merged
-from distlab.step.programs.reentry import Dispatching
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.ragged.programs import RaggedPrograms
-from distlab.values.checks import function_name, function_source, require_plain
+from distlab.values.checks import function_name, function_source
 from distlab.values.plain_arrays import is_packed
 from distlab.variables import server_traffic, storage
 from distlab.variables.outside_reads import noting
@@ -41,9 +37,6 @@ _numbers = itertools.count()
 def next_number() -> int:
     """Returns the number of a new program, or of a function that runs eagerly."""
     return next(_numbers)
-
-
-_dispatching = Dispatching()
 
 
 @final
@@ -75,36 +68,27 @@ class Program:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        call: Call,
         host: CollectiveHost,
-        donated: tuple[int, ...] = (),
     ) -> None:
-        require_plain(fn)
+        fn, args, kwargs = call.fn, call.args, call.kwargs
         jax_internals.require_compilation("run")
         started = time.monotonic_ns()
         self.number = next_number()
         self.function = function_name(fn)
         self.source = function_source(fn)
         self.configuration = jax_internals.configuration()
-        self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
+        self.arguments = Arguments(fn, args, kwargs, host.mesh, call.donated)
         self.captured = captured_state(fn)
-        guarded = GuardedArguments(self.arguments.static())
         try:
             with noting() as read:
                 self.spmd = SpmdFunction(fn, self.arguments, host)
         except Exception as error:
-            guarded.restore()
             self.arguments.explain_parts(error)
             explain_parts_of_batch(error, fn, args, kwargs)
-            explain_methods(error)
             if self.captured is not None:
                 self.captured.explain(error)
-            else:
-                explain_inner_traces(error)
             raise
-        guarded.require_unchanged()
         self.captured = with_noted(self.captured, self.function, list(read.values()))
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
@@ -127,11 +111,14 @@ class Program:
         self._call: Callable[..., list[jax.Array]] | None = None
         self._jitted: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
+        self._marker_is_a_key = False
         # An output that marks the step's end is needed where all others may be given away, as
         # variables are to the next step, and where several programs make them.
         only_variables = bool(self.spmd.written) and not self.spmd.computed
         self._marks = self.inputs.donates or only_variables or self.spmd.parted
-        self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
+        self._direct = False  # whether the leaves are the program's inputs as they are
+        self._reading = storage.giving if self.inputs.gives else threading.RLock()
+        self._wraps = self.spmd.wraps()
         self._order, self._taken = _order_of_outputs(self.spmd, self.inputs)
         positions = {number: position for position, number in enumerate(self._order)}
         self._written = [
@@ -141,41 +128,51 @@ class Program:
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
         """Dispatches one step to the devices, without waiting for it."""
-        in_flight.require_sound()
-        _dispatching.begin()
-        try:
-            return self._dispatched(leaves)
-        finally:
-            _dispatching.end()
-
-    def _dispatched(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
-        inputs = self.inputs
-        if inputs.donates:
-            inputs.require_alive(leaves)
-        if self.copies is not None:
-            self.copies.look(leaves)
-        arrays = inputs.arrays(leaves)
+        if in_flight.failed:
+            in_flight.require_sound()
+        if in_flight.is_held():
+            raise ContextError(
+                "run was called by a function that interrupted another call of run in the same "
+                "thread, such as a signal handler, while the variables were between two steps. "
+                "Set a flag there, and look at it between steps."
+            )
+        arrays = leaves
+        if not self._direct or self.copies is not None or np.ndarray in map(type, leaves):
+            arrays = self._arrays(leaves)
         # Where a program that has run before receives a donated array, JAX ends the process.
-        if any(array.is_deleted() for array in arrays if type(array) is ConcreteArray):
-            inputs.require_alive(leaves)
-        if self.compiled is None:
-            arrays = inputs.on_mesh(arrays)
+        for array in arrays:
+            if type(array) is ConcreteArray and array.is_deleted():
+                self.inputs.require_alive(leaves)
         with in_flight.dispatching:
-            fresh = self.compiled is None
-            if fresh:
-                self._compile(arrays)
             if self._dispatch is not None:
                 dispatch_order.noted_as(self._dispatch)
             with self._reading:
                 outputs = self._execute(arrays)
-            marker = None if self._marker is None else plain(outputs[self._marker])
-            if self._marks:
-                del outputs[-1]
-            if marker is not None and self.spmd.waits:
-                in_flight.admit(marker, assigns=self._assigns)
-            if fresh and self._mesh.shared:
-                connections.settle(outputs)
-        return self.spmd.result(outputs), marker
+            marker = self._admitted(outputs)
+        return self._result(outputs), marker
+
+    def _admitted(self, outputs: list[jax.Array]) -> jax.Array | None:
+        """Counts the step as in flight; returns the output that marks its end."""
+        marker = None if self._marker is None else outputs[self._marker]
+        if self._marker_is_a_key:
+            marker = plain(marker)
+        if marker is not None and self.spmd.waits:
+            in_flight.admit(marker, assigns=self._assigns)
+        return marker
+
+    def _arrays(self, leaves: list[Any]) -> list[Any]:
+        """Returns the inputs that the leaves make, on the mesh."""
+        if self.inputs.donates:
+            self.inputs.require_alive(leaves)
+        if self.copies is not None:
+            self.copies.look(leaves)
+        arrays = self.inputs.arrays(leaves)
+        if self.compiled is None:
+            arrays = self.inputs.on_mesh(arrays)
+            with in_flight.dispatching:
+                self._compile(arrays)
+            self._direct = self.inputs.all_split and not self.inputs.donates
+        return arrays
 
     def inline(self, leaves: list[Any]) -> Any:
         """Adds the step to the program that a user's own `jax.jit` is tracing."""
@@ -187,7 +184,19 @@ class Program:
                 "outside of it (run compiles by itself), or keep the state in arguments and "
                 "results."
             )
-        return self.spmd.result(self.spmd.inline(self.inputs.dynamic(leaves)))
+        return self._result(self.spmd.inline(self.inputs.dynamic(leaves)))
+
+    def _result(self, outputs: list[jax.Array]) -> Any:
+        """Returns the result of the function, with distributed values at its computed leaves."""
+        values: list[Any] = outputs[: len(self._wraps)]
+        for position, wrap in enumerate(self._wraps):
+            if wrap is not None:
+                values[position] = wrap(outputs[position])
+        first = self.spmd.traces[0]
+        if len(values) < len(first.static):
+            computed = iter(values)
+            values = [next(computed) if fixed is None else fixed[0] for fixed in first.static]
+        return first.results.unflatten(values)
 
     @property
     def executable(self) -> Any:
@@ -243,6 +252,8 @@ class Program:
             # Results rather than variables, whose memory the next step may take over.
             sizes = sizes[: self.spmd.computed] or sizes
             self._marker = sizes.index(min(sizes))
+            dtype = outputs[self._marker].dtype
+            self._marker_is_a_key = jnp.issubdtype(dtype, jax.dtypes.extended)
 
     def _execute(self, arrays: list[Any]) -> list[jax.Array]:
         """Runs the program, and stores the new values of variables."""
@@ -261,11 +272,12 @@ class Program:
     def _run(self, arrays: tuple[list[Any], list[Any]]) -> list[jax.Array]:
         # What is given away is lost where the step ran and JAX raises nevertheless: when it looks
         # for NaN, and in the first call, which is Python code that may be interrupted.
-        if self.spmd.agreement is not None:
-            self.spmd.agreement.confirm()
+        agreement = self.spmd.agreement
+        if agreement is not None and agreement.looked_at != storage.changes.last:
+            agreement.confirm()
         call = self._call or self._jitted or self.compiled
         keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
-        values = self.inputs.values(keep=keep)
+        values = self.inputs.values(keep=keep) if self.spmd.read else ([], [])
         ran: list[list[jax.Array]] = []
         for stored, position in self._written:
             stored.expect(ran, position)
@@ -280,6 +292,8 @@ class Program:
             self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
         if self._call is None:
             self._call = self._jitted or jax_internals.compiled_call(self.compiled)
+            if self._mesh.shared:
+                connections.settle(outputs)
         outputs = outputs[self._taken :]
         if self.results is not None:
             self.results.take(outputs)

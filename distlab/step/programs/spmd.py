@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -14,11 +15,9 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.errors import ShardingError, StructureError
 from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
-from distlab.step.drawn_once import Drawing
 from distlab.step.functions.arrays import constant, whole_on
 from distlab.step.jaxprs import operations as jaxprs
 from distlab.step.jaxprs.flat import flattened
-from distlab.step.own_results import own_results
 from distlab.step.programs.agreement import Agreement
 from distlab.step.programs.other_meshes import require_no_other_mesh
 from distlab.step.programs.trace import LocalTrace, trace, traced_constants, with_inputs
@@ -32,7 +31,7 @@ from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.padding import common_shape
 from distlab.values.plain_arrays import is_packed
-from distlab.values.stacks import remember
+from distlab.values.stacks import remembered
 from distlab.variables.variable import Variable
 
 
@@ -66,7 +65,6 @@ class SpmdFunction:
         for local in self.traces:
             require_no_other_mesh(fn, local.jaxpr.jaxpr)
         _require_same_results(self.traces)
-        self._own = own_results(self.traces[0].static)
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
         if self.outside:
@@ -108,9 +106,6 @@ class SpmdFunction:
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
         ]
-        self._shapes = [self._ragged_shapes(n) for n in range(self.traces[0].computed)]
-        # XLA does not divide arrays without elements, so their layout would not show what they are.
-        self._empty = [n for n, _ in enumerate(self._shapes) if 0 in self._out[n][0]]
         self._mapped = jax.shard_map(
             self._on_replica,
             mesh=mesh.mesh,
@@ -166,34 +161,26 @@ class SpmdFunction:
             )
         ]
 
-    def result(self, outputs: list[jax.Array]) -> Any:
-        """Returns the result of `fn`, with per-replica or mirrored values at the computed leaves.
+    def wraps(self) -> list[Callable[[jax.Array], Any] | None]:
+        """Returns for each computed leaf of the result what makes a value of the output.
 
-        With one replica they are plain arrays, as in TensorFlow.
+        With one replica leaves are plain arrays, as in TensorFlow.
         """
+        return [None if self._alone else self._wrap(n) for n in range(self.computed)]
+
+    def _wrap(self, position: int) -> Callable[[jax.Array], Any]:
         first = self.traces[0]
-        computed: list[Any] = outputs[: self.computed]
-        if not self._alone:
-            for position in self._empty:
-                remember(computed[position])
-            computed = [
-                PerReplica(array, shapes) if declared is None else Mirrored(array)
-                for array, shapes, declared in zip(
-                    computed, self._shapes, first.declared, strict=True
-                )
-            ]
-            if any(first.one):
-                computed = [
-                    value.values[0] if one else value
-                    for value, one in zip(computed, first.one, strict=True)
-                ]
-        if self.computed < len(first.static):
-            rest = iter(computed)
-            computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
-            if self._own is not None:
-                for position, copied in zip(self._own.positions, self._own(), strict=True):
-                    computed[position] = copied
-        return jax.tree.unflatten(first.results, computed)
+        if first.declared[position] is not None:
+            return Mirrored
+        shapes = self._ragged_shapes(position)
+        wrap = PerReplica if shapes is None else functools.partial(PerReplica, shapes=shapes)
+        if first.one[position]:
+            return lambda array: wrap(array).values[0]
+        if 0 in self._out[position][0]:
+            # XLA does not divide arrays without elements, so their layout does not show what
+            # they are.
+            return lambda array: wrap(remembered(array))
+        return wrap
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's step on its blocks of the global arrays."""
@@ -301,7 +288,6 @@ def _trace_groups(
     as_arrays: frozenset[int] = frozenset()
     may_make = True
     on_mesh = False
-    drawing = Drawing(fn)
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
@@ -314,16 +300,15 @@ def _trace_groups(
             )
             collectives.may_make = may_make
             try:
-                with drawing.noted():
-                    local = trace(
-                        fn,
-                        arguments,
-                        host,
-                        replica,
-                        collectives=collectives,
-                        as_arrays=as_arrays,
-                        on_mesh=on_mesh,
-                    )
+                local = trace(
+                    fn,
+                    arguments,
+                    host,
+                    replica,
+                    collectives=collectives,
+                    as_arrays=as_arrays,
+                    on_mesh=on_mesh,
+                )
                 traces.append(local)
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failures.append((error, replica))
@@ -342,7 +327,6 @@ def _trace_groups(
         found_on_mesh = len(traces) == 1 and whole_on(host.mesh.mesh, traces[0].jaxpr.consts)
         known = differing <= as_arrays and found_on_mesh <= on_mesh
         if not failures and settled and known and not made:
-            drawing.tell()
             return traces
         on_mesh = on_mesh or found_on_mesh
         gathered, passed_on = found, passed_on | numbers

@@ -21,18 +21,10 @@ from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, StructureError
 from distlab.step.arguments import in_place
-from distlab.step.arguments.explained import (
-    explain_axis,
-    explain_masked,
-    explain_static,
-    explain_traced,
-    other_ways,
-)
+from distlab.step.arguments.explained import explain_axis, other_ways
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.arguments.names import Declared, declared
 from distlab.step.functions.arrays import divided_text, on_a_mesh_text, require_memory
-from distlab.step.functions.holders import is_state_holder
-from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
 from distlab.step.programs import other_meshes
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
@@ -107,10 +99,12 @@ def trace(
         with frames.use(frame), scopes.replica(context):
             result = in_place.call(fn, args, kwargs, arguments.examples(replica))
         with taken_apart(result, "The result of fn"):
-            paths, found["results"] = _flattened(result)
+            paths, found["results"] = jax.tree_util.tree_flatten_with_path(
+                result, is_leaf=_is_mirrored
+            )
         paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
         leaves = [leaf for _, leaf in paths]
-        _require_known(paths)
+        _require_visible(paths)
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
@@ -152,9 +146,6 @@ def trace(
         if refused is not None:
             raise refused from error
         explain_axis(error)
-        explain_static(error)
-        explain_masked(error, fn)
-        explain_traced(error)
         raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
     if leaked and not jax_internals.being_transformed():
@@ -224,35 +215,20 @@ def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> L
     return local._replace(jaxpr=jaxpr)
 
 
-def _flattened(result: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """Returns the leaves of a result, with their paths, and its structure."""
-    flattened = jax.tree_util.tree_flatten_with_path
-    try:
-        return flattened(result, is_leaf=_is_mirrored)
-    except DeprecationWarning:  # an error here, by which JAX tells of iterators
-        return flattened(result, is_leaf=lambda part: _is_mirrored(part) or is_iterated(part))
-
-
-def _require_known(paths: list[tuple[Any, Any]]) -> None:
-    """Checks that no leaf of a result hides computed arrays or is an iterator."""
+def _require_visible(paths: list[tuple[Any, Any]]) -> None:
+    """Checks that no leaf of a result is an object whose attributes hide what was computed."""
     for path, leaf in paths:
-        known = isinstance(leaf, jax.core.Tracer | Mirrored) or is_array_like(leaf)
-        if known or is_state_holder(leaf):
+        attributes = getattr(leaf, "__dict__", None)
+        if type(attributes) is not dict or isinstance(leaf, jax.core.Tracer | Mirrored):
             continue
-        what = f"{declared(path).label} is of class {type(leaf).__name__}"
-        if is_gone_through_once(leaf):
-            raise StructureError(
-                f"{what}, which gives what it holds once, but a compiled function's Python runs "
-                "only when it is compiled: later steps would return it used up. Return its parts "
-                "in a list or a tuple."
-            )
-        part = traced_part(leaf)
-        if part is not None:
-            raise StructureError(
-                f"{what} and {part} is computed, but JAX takes such an object for one without "
-                "arrays. Return a tuple, a dict or a NamedTuple, or register the class: "
-                "jax.tree_util.register_dataclass."
-            )
+        for name, part in attributes.items():
+            if isinstance(part, jax.core.Tracer):
+                raise StructureError(
+                    f"{declared(path).label} is of class {type(leaf).__name__} and its .{name} is "
+                    "computed, but JAX takes such an object for one without arrays. Return a "
+                    "tuple, a dict or a NamedTuple, or register the class: "
+                    "jax.tree_util.register_dataclass."
+                )
 
 
 def _without_tracer(leaf: Any) -> Any:

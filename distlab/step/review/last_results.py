@@ -100,7 +100,7 @@ class LastResults:
 
     def take(self, outputs: Sequence[jax.Array]) -> None:
         """Takes the results of a step that was dispatched."""
-        self._arrays = [outputs[position] for position in self._positions]
+        self._arrays = list(map(outputs.__getitem__, self._positions))
 
     def take_small(self, results: list[Any]) -> None:
         """Takes the small results of a step that ran eagerly."""

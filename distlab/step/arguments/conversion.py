@@ -1,12 +1,13 @@
-"""The arguments of `run` as the user gave them: checked, and divided arrays recognized.
+"""Arguments of `run` as a program takes them: checked, and divided arrays recognized.
 
-This runs when no program is known for the arguments, so it may take its time.
+This runs where no program is known for the arguments, so it may take its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, final
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, TypeAlias, final
 
 import jax
 import numpy as np
@@ -21,9 +22,7 @@ from distlab.step.functions.holders import (
     is_state_holder,
     refusal,
 )
-from distlab.step.functions.statics import Static, is_static
-from distlab.step.used_up import is_used_up
-from distlab.step.used_up import refusal as refusal_of_used_up
+from distlab.step.functions.identity import Static, is_static
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import refusal_on_devices
@@ -35,8 +34,14 @@ from distlab.variables.variable import is_variable
 Path: TypeAlias = tuple[Any, ...]
 """The keys that lead from `(args, kwargs)` to a part of it."""
 
+_ONCE: Final = (
+    *(Iterator, AsyncIterator),
+    *(np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random),
+)
+"""Classes of objects that give something else at each use, of which a trace would see one."""
 
-def accepted(
+
+def converted(
     fn: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -49,13 +54,13 @@ def accepted(
     Each array that the user divided becomes a distributed value. Python numbers in Equinox
     modules become static, as in `equinox.filter_jit`.
     """
-    received = _Received(fn, len(args), mesh, compiled=compiled)
+    conversion = _Conversion(fn, len(args), mesh, compiled=compiled)
     with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):
-        return _mapped(received.leaf, (), (args, kwargs), _ends)
+        return _mapped(conversion.leaf, (), (args, kwargs), _ends)
 
 
 @final
-class _Received:
+class _Conversion:
     """Checks and converts the leaves of one call's arguments."""
 
     def __init__(self, fn: Any, count: int, mesh: ReplicaMesh, *, compiled: bool) -> None:
@@ -89,9 +94,14 @@ class _Received:
             value = value.array
         if isinstance(value, jax.Array):
             return None
-        if self._compiled and is_used_up(value):
-            return refusal_of_used_up(value, self._label(path))
-        return refusal_on_devices(value, self._label(path))
+        label = self._label(path)
+        if self._compiled and isinstance(value, _ONCE):
+            return (
+                f"{label} is a {type(value).__name__}, and a compiled function's Python takes from "
+                f"it once, when it is traced. Pass a value, such as next({label}) or a key of "
+                "jax.random."
+            )
+        return refusal_on_devices(value, label)
 
     def _module(self, path: Path, module: Any) -> Any:
         def inside(path: Path, value: Any) -> Any:
@@ -127,5 +137,5 @@ def _ends(value: Any) -> bool:
         or is_nnx_state(value)
         or is_state_holder(value)
         or is_equinox_module(value)
-        or is_used_up(value)
+        or isinstance(value, Iterator)  # of which JAX warns
     )

@@ -1,0 +1,263 @@
+"""One call of `run`: its arguments flattened, keyed and marked by its options, once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.context.modes import RunOptions
+from distlab.devices import jax_internals
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.errors import OptionError
+from distlab.step.arguments import in_place
+from distlab.step.arguments.in_place import Taken
+from distlab.step.arguments.in_use import Use
+from distlab.step.arguments.names import BY_POSITION, parameters_of_kinds
+from distlab.step.functions.identity import Static, is_static, static_key
+from distlab.text.shown import shown
+from distlab.values.checks import is_array_like
+from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.nests import explain
+
+Key: TypeAlias = tuple[Any, ...]
+"""The structure of the arguments, the key of each leaf, the donated positions, JAX's settings."""
+
+_NUMBERS: Final = frozenset({int, float, complex})
+_flatten: Final = jax.tree_util.default_registry.flatten
+
+
+@final
+class Call:
+    """One call of `run`.
+
+    Args:
+      fn: The replica function.
+      args: Its arguments.
+      kwargs: Its named arguments.
+      options: The options of the call.
+      use: The use of objects that are changed in place; None where no library is loaded.
+      eagerly: Whether the function runs as ordinary Python, which donates nothing.
+
+    Attributes:
+      fn: The replica function.
+      args: Its arguments; static ones are wrapped in `Static`.
+      kwargs: Its named arguments, likewise.
+      donated: The positions of donated arguments.
+      leaves: The leaves of `(args, kwargs)`.
+      key: The key of the program that serves.
+      traced: Whether JAX is tracing a leaf.
+      taken: The objects that are changed in place; None for none.
+    """
+
+    __slots__ = ("args", "donated", "fn", "key", "kwargs", "leaves", "taken", "traced")
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: RunOptions | None,
+        use: Use | None,
+        *,
+        eagerly: bool,
+    ) -> None:
+        self.fn = fn
+        self.donated: tuple[int, ...] = ()
+        if options is not None:
+            marked = _marked(options, fn, args, kwargs)
+            if not eagerly:
+                args, kwargs, self.donated = marked
+        self.args = args
+        self.kwargs = kwargs
+        self.taken: Taken | None = None
+        try:
+            if use is None:
+                leaves, structure = _flatten((args, kwargs))
+            else:
+                leaves, structure, self.taken = in_place.taken(fn, args, kwargs, use)
+                if self.taken is not None:
+                    self.args, self.kwargs = self.taken.args, self.taken.kwargs
+        except ValueError as error:
+            explain(args, "args", error)
+            explain(kwargs, "kwargs", error)
+            raise
+        self._keyed(leaves, structure)
+
+    def with_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Returns the same call with arguments that were converted."""
+        new = object.__new__(Call)
+        new.fn, new.args, new.kwargs = self.fn, args, kwargs
+        new.donated, new.taken = self.donated, self.taken
+        new._keyed(*jax.tree.flatten((args, kwargs)))
+        return new
+
+    def without_mirrored(self) -> Key:
+        """Returns the key with plain arrays in place of mirrored ones.
+
+        A state that goes in as arrays comes back as mirrored values, the same to a program.
+        """
+        if not any(type(leaf) is Mirrored for leaf in _distributed(self.args, self.kwargs)):
+            return self.key
+        args, kwargs = jax.tree.map(
+            lambda leaf: leaf.array if type(leaf) is Mirrored else leaf,
+            (self.args, self.kwargs),
+            is_leaf=lambda leaf: isinstance(leaf, DistributedValues),
+        )
+        return self.with_arguments(args, kwargs).key
+
+    def _keyed(self, leaves: list[Any], structure: Any) -> None:
+        """Sets the leaves and the key."""
+        keys: list[Any] = []
+        self.leaves = leaves
+        self.traced = False
+        for leaf in leaves:
+            kind: Any = type(leaf)
+            if kind is ConcreteArray:  # wherever it is: the inputs are placed on the mesh
+                aval = leaf.aval
+                keys.append((aval.shape, aval.dtype, aval.weak_type))
+            elif kind is np.ndarray and is_array_like(leaf):
+                keys.append((leaf.shape, leaf.dtype, False))
+            else:
+                keys.append(self._other_key(leaf, kind))
+        self.key = (structure, tuple(keys), self.donated, jax_internals.configuration())
+
+    def _other_key(self, leaf: Any, kind: Any) -> Any:
+        if isinstance(leaf, jax.core.Tracer):
+            self.traced = True
+            return "traced", leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)
+        if isinstance(leaf, jax.Array):  # random keys
+            return leaf.shape, leaf.dtype
+        if kind is Static:
+            return static_key(leaf.value)
+        if is_static(leaf):
+            return static_key(leaf)
+        if kind in _NUMBERS:
+            # As the array that a step makes of it: a state may begin with a Python number.
+            return _number_key(kind, x64=jax.config.read("jax_enable_x64"))
+        return np.shape(leaf), kind
+
+
+def _distributed(*nests: Any) -> Iterator[Any]:
+    yield from jax.tree.leaves(nests, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+
+
+@functools.cache
+def _number_key(kind: Any, *, x64: bool) -> tuple[Any, ...]:
+    del x64  # decides about the dtype
+    return (), jnp.result_type(kind), True
+
+
+class _Marked(NamedTuple):
+    """The arguments of a call with static ones in `Static`, and the positions of donated ones."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    donated: tuple[int, ...]
+
+
+def _marked(
+    options: RunOptions, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _Marked:
+    """Applies the options that name arguments."""
+    count = len(args)
+    donated = _donated(options.donate_argnums, count)
+    numbers = _static_numbers(options.static_argnums, fn, count)
+    names = _static_names(options.static_argnames, fn, kwargs)
+    if not numbers and not names:
+        return _Marked(args, kwargs, donated)
+    # As in jax.jit, a parameter is static by either option, however the call passes it.
+    parameters = _parameters(fn)
+    numbers |= {n for n, name in enumerate(parameters[:count]) if name in names}
+    names |= {parameters[n] for n in numbers if n < len(parameters)}
+    both = sorted(numbers.intersection(donated))
+    if both:
+        raise OptionError(
+            f"An argument can't be donated and static, but the options name {both} as both. "
+            "Leave it out of donate_argnums."
+        )
+    return _Marked(
+        tuple(
+            _static(value, parameters[n] if n < len(parameters) else f"args[{n}]")
+            if n in numbers
+            else value
+            for n, value in enumerate(args)
+        ),
+        {name: _static(value, name) if name in names else value for name, value in kwargs.items()},
+        donated,
+    )
+
+
+def _donated(positions: int | tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Returns the positions, which `RunOptions` knows to be numbers."""
+    positions = (positions,) if isinstance(positions, int) else positions
+    if not all(n < count for n in positions):
+        raise OptionError(
+            f"donate_argnums must be positions of arguments in args, which has {count} here, got "
+            f"{shown(positions)}. For the first argument write donate_argnums=0."
+        )
+    return positions
+
+
+def _static_numbers(positions: Any, fn: Callable[..., Any], count: int) -> set[int]:
+    """Returns the positions of static arguments, counted from the front."""
+    positions = (positions,) if isinstance(positions, int) else positions
+    most = max(count, len(_parameters(fn))) if positions else 0
+    if (
+        not isinstance(positions, tuple | list)
+        or any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in positions)
+        or not all(-most <= n < most for n in positions)
+    ):
+        raise OptionError(
+            f"static_argnums must be positions of the function's arguments, which has {most} "
+            f"here, got {shown(positions)}. For the second argument write static_argnums=1."
+        )
+    return {int(n) % most for n in positions}
+
+
+def _static_names(names: Any, fn: Callable[..., Any], kwargs: dict[str, Any]) -> set[str]:
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise OptionError(
+            f"static_argnames must be a name or a tuple of names, got {shown(names)}. Write "
+            "static_argnames='training'."
+        )
+    by_keyword = parameters_of_kinds(fn, inspect.Parameter.KEYWORD_ONLY) if names else ()
+    known = {*kwargs, *_parameters(fn), *by_keyword} if names else set()
+    unknown = sorted(set(names) - known)
+    if unknown:
+        raise OptionError(
+            f"static_argnames names {unknown}, but the function's arguments are "
+            f"{sorted(known)}. Use their names."
+        )
+    return set(names)
+
+
+def _static(value: Any, name: str) -> Static:
+    if isinstance(value, DistributedValues):
+        raise OptionError(
+            f"{name} is static, but has a component for each replica. Leave it out of "
+            "static_argnums and static_argnames."
+        )
+    try:
+        hash(value)
+    except TypeError as error:
+        raise OptionError(
+            f"{name} is static, so it must have a hash, got a {type(value).__name__}: "
+            f"{shown(value)}. Pass a tuple in place of a list, a frozen dataclass in place of a "
+            "dict; an array is never static."
+        ) from error
+    return Static(value)
+
+
+def _parameters(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the names of the parameters that may be passed by position."""
+    if type(fn) is FunctionType and not hasattr(fn, "__wrapped__"):
+        return fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    return parameters_of_kinds(fn, *BY_POSITION)
