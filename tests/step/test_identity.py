@@ -335,7 +335,7 @@ def test_autoreload_of_the_step_and_of_its_helper_is_seen(
     write(2, 1, 100)
     step = importlib.import_module("reloaded_steps").step
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    reloader = ModuleReloader()
+    reloader: Any = ModuleReloader()  # type: ignore[no-untyped-call]
     reloader.check_all = reloader.enabled = True
     reloader.check(True)
     found = [float(strategy.run(step, args=(3.0,)).values[0])]

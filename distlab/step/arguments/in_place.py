@@ -145,8 +145,8 @@ class State:
 
 @jax.tree_util.register_pytree_node_class
 @final
-class Place:
-    """The place of an object, by its number: of all but the first, and of those in a result."""
+class Slot:
+    """The slot of an object, by its number: of all but the first, and of those in a result."""
 
     __slots__ = ("number",)
 
@@ -158,13 +158,13 @@ class Place:
         return (), self.number
 
     @classmethod
-    def tree_unflatten(cls, number: int, _: tuple[()]) -> Place:
-        """Returns the place."""
+    def tree_unflatten(cls, number: int, _: tuple[()]) -> Slot:
+        """Returns the slot."""
         return cls(number)
 
 
 class _Nothing:
-    """The key of the function's own result, which has no name."""
+    """Key of the function's own result, which has no name."""
 
     def __str__(self) -> str:
         return ""
@@ -176,7 +176,7 @@ class Changed:
     """What a function returns that changed objects in place.
 
     Attributes:
-      result: Its result, with places of the objects in it.
+      result: Its result, with slots of the objects in it.
       state: The arrays of the objects.
       returns: Whether there are objects in the result.
     """
@@ -207,7 +207,7 @@ class Taken:
     """The objects that left the arguments of one call.
 
     Attributes:
-      args: The arguments, with the objects' arrays and places.
+      args: The arguments, with the objects' arrays and slots.
       kwargs: The named arguments, likewise.
     """
 
@@ -229,9 +229,9 @@ class Taken:
         if not changed.returns:
             return changed.result
         return jax.tree.map(
-            lambda leaf: self._objects[leaf.number] if type(leaf) is Place else leaf,
+            lambda leaf: self._objects[leaf.number] if type(leaf) is Slot else leaf,
             changed.result,
-            is_leaf=lambda leaf: type(leaf) is Place or isinstance(leaf, DistributedValues),
+            is_leaf=lambda leaf: type(leaf) is Slot or isinstance(leaf, DistributedValues),
         )
 
 
@@ -258,7 +258,7 @@ def taken(
             if number == len(objects):
                 objects.append(leaf)
                 positions.append(position)
-            leaves[position] = Place(number)
+            leaves[position] = Slot(number)
         if objects:
             kind, arrays, update = library.split(objects, use)
             labels = Labels(fn, structure, tuple(positions))
@@ -282,7 +282,7 @@ def call(
     def entered(leaf: Any) -> Any:
         if type(leaf) is State:
             return objects[0]
-        return objects[leaf.number] if type(leaf) is Place else leaf
+        return objects[leaf.number] if type(leaf) is Slot else leaf
 
     args, kwargs = jax.tree.map(entered, (args, kwargs), is_leaf=_is_taken)
     result = fn(*args, **kwargs)
@@ -293,7 +293,7 @@ def call(
         if id(leaf) not in numbers:
             return leaf
         returned.append(numbers[id(leaf)])
-        return Place(returned[-1])
+        return Slot(returned[-1])
 
     with taken_apart(result, "The result of fn"):
         result = jax.tree.map(
@@ -312,7 +312,7 @@ def _states(nest: Any) -> list[State]:
 
 
 def _is_taken(value: Any) -> bool:
-    return type(value) is State or type(value) is Place
+    return type(value) is State or type(value) is Slot
 
 
 def _array(value: Any) -> Any:

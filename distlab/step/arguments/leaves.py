@@ -12,8 +12,8 @@ import numpy as np
 from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentValueError
-from distlab.step.arguments.explained import explain_shapes
 from distlab.step.arguments.names import StateKey, argument_label, parameter_names
+from distlab.step.arguments.notes import explain_shapes
 from distlab.step.functions.identity import Static, is_static
 from distlab.text.shown import shown
 from distlab.values.checks import require_components

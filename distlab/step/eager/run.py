@@ -31,7 +31,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.processes import group
 from distlab.step.arguments import in_place
-from distlab.step.arguments.explained import explain_eager
+from distlab.step.arguments.notes import explain_eager
 from distlab.step.eager import axis as eager_axis
 from distlab.step.eager.rendezvous import (
     ProcessMeeting,

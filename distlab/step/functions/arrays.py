@@ -16,21 +16,13 @@ from distlab.devices.pieces import first_piece, is_divided
 from distlab.errors import ShardingError
 from distlab.step.functions.identity import referenced
 from distlab.text.shown import shown, shown_text
-from distlab.values.checks import function_name, require_alive
+from distlab.values.checks import function_name
 
 _NO_MESH: Final = AbstractMesh((), ())
 
 
-def require_memory(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
-    """Checks that the arrays that a function uses from outside have their memory."""
-    for array in arrays:
-        if type(array) is ConcreteArray:
-            what = f"{_named(fn, array)}, which {function_name(fn)} uses from outside,"
-            require_alive(array, what)
-
-
 def divided_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
-    """Returns what is wrong where a program can't hold an array from outside; empty for none.
+    """Returns the error for a divided array from outside; empty for none.
 
     It can hold a divided array that it combines with no other, as `reduce` does.
     """
@@ -58,7 +50,7 @@ def whole_on(mesh: Mesh, constants: Iterable[Any]) -> bool:
 
 
 def on_a_mesh_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
-    """Returns what is wrong where a program can't hold a whole array of a mesh; empty for none.
+    """Returns the error for a whole array of a mesh; empty for none.
 
     It can hold one that is not an input of what the function differentiates, maps or scans.
     """
@@ -80,7 +72,6 @@ def _noted_mesh(constant: Any) -> AbstractMesh:
 def require_references(fn: Callable[..., Any]) -> None:
     """Checks the arrays that a function's defaults, closure and globals hold."""
     arrays = [value for _, value in referenced(fn)]
-    require_memory(fn, arrays)
     text = divided_text(fn, arrays)
     if text:
         raise ShardingError(text)

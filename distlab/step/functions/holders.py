@@ -45,7 +45,7 @@ def is_equinox_module(value: Any) -> bool:
 
 
 def refusal(value: Any, name: str) -> str:
-    """Returns why `run` does not take a state holder, and what to pass in its place."""
+    """Returns the error for a state holder as an argument of `run`."""
     library = library_of(value)
     name_of_it = name if name.isidentifier() else "model"
     if library == "flax.nnx":

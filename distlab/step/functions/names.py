@@ -38,6 +38,14 @@ class Named(NamedTuple):
     defaults: Any
 
 
+def is_as_it_was(one: Named) -> bool:
+    """Returns whether the name still has the same object, and a function its code."""
+    value = one.scope.get(one.name)
+    if value is not one.value or one.code is None:
+        return value is one.value
+    return value.__code__ is one.code and value.__defaults__ is one.defaults
+
+
 def named(fn: Any) -> list[Named]:
     """Returns the globals that a function names, and the functions that it calls by them."""
     found: list[Named] = []

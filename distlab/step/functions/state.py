@@ -1,11 +1,8 @@
 """Objects of Flax NNX and Keras that a function uses from outside: models, metrics, optimizers.
 
-Compiled, the function holds the arrays that they had. So a program is outdated once they have
-others, and is compiled again. The function can't change them: while it is traced Flax and
-`integrations.keras` refuse, and as ordinary Python one replica after another would.
-
-Those of Flax are found in what the function refers to. Keras' variables say so themselves when
-they are read (`note`).
+A compiled function holds the arrays that they had. So a program is outdated once they have others,
+and is compiled again, as an evaluation after each epoch needs it. Those of Flax are found among
+the values to which the function refers; Keras' variables are noted when they are read.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
 def with_noted(
     captured: CapturedState | None, function: str, read: list[tuple[str, Holder]]
 ) -> CapturedState | None:
-    """Returns what a function uses from outside, with what was noted while it was traced."""
+    """Returns the captured state, with the variables that were read while it was traced."""
     if not read:
         return captured
     names, holders = [_listed([name for name, _ in read])], [holder for _, holder in read]
@@ -67,12 +64,12 @@ class CapturedState:
 
     Args:
       function: The function's name.
-      names: What they are.
+      names: Their names and classes.
       holders: Their variables.
-      way_out: What to do instead, to end a message with.
+      way_out: The remedy, to end a message with.
 
     Attributes:
-      names: What they are.
+      names: Their names and classes.
       holders: Their variables.
     """
 
@@ -87,7 +84,7 @@ class CapturedState:
         return any(holder.get_raw_value() is not array for holder, array in self._arrays)
 
     def explain(self, error: Exception) -> None:
-        """Adds to an error of the function what it must not do with them."""
+        """Adds to an error of the function that it must not change them."""
         error.add_note(f"{self._text()} Where the function changes it, {self._way_out}")
 
     def require_unchanged(self) -> None:

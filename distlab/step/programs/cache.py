@@ -19,7 +19,7 @@ from distlab.step.functions.identity import (
     references,
     static_of,
 )
-from distlab.step.functions.names import named
+from distlab.step.functions.names import is_as_it_was, named
 from distlab.step.programs.program import Program
 from distlab.text.shown import shown
 from distlab.user_code import warn
@@ -111,16 +111,10 @@ class ProgramCache:
                 known = reference()
                 if known is not None and known.identity.key == key:
                     programs = known
-            if programs is not None:
-                for scope, name, value, code, defaults in programs.named:
-                    if scope.get(name) is not value or (
-                        code is not None
-                        and (value.__code__ is not code or value.__defaults__ is not defaults)
-                    ):
-                        programs.drop()
-                        self._forget(programs)
-                        programs = None
-                        break
+            if programs is not None and not all(map(is_as_it_was, programs.named)):
+                programs.drop()
+                self._forget(programs)
+                programs = None
             if programs is None:
                 programs, warning = self._made(fn, Identity(key, kept))
             programs.uses += 1

@@ -18,8 +18,8 @@ from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments.call import Call
-from distlab.step.arguments.explained import explain_parts_of_batch
 from distlab.step.arguments.leaves import Arguments
+from distlab.step.arguments.notes import explain_parts_of_batch
 from distlab.step.functions.state import captured_state, with_noted
 from distlab.step.programs.inputs import ProgramInputs, merged
 from distlab.step.programs.spmd import SpmdFunction

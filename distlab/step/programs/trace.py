@@ -21,10 +21,10 @@ from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, StructureError
 from distlab.step.arguments import in_place
-from distlab.step.arguments.explained import explain_axis, other_ways
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.arguments.names import Declared, declared
-from distlab.step.functions.arrays import divided_text, on_a_mesh_text, require_memory
+from distlab.step.arguments.notes import explain_axis, other_ways
+from distlab.step.functions.arrays import divided_text, on_a_mesh_text
 from distlab.step.programs import other_meshes
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
@@ -154,7 +154,6 @@ def trace(
             "function that JAX was tracing, where it had no numbers. Return values from functions "
             "instead of storing them."
         )
-    require_memory(fn, jaxpr.consts)
     return LocalTrace(
         ClosedJaxpr(jaxpr.jaxpr, [_unshared(const) for const in jaxpr.consts]),
         **found,

@@ -1,4 +1,4 @@
-"""What is added to the errors that replica functions raise, compiled or as ordinary Python."""
+"""Notes that are added to the errors of replica functions."""
 
 from __future__ import annotations
 
