@@ -71,12 +71,9 @@ def run(
         eagerly = modes.eagerly if options is None else modes.eager_asked_for(options)
         if merging is None and not in_place.offered.keys().isdisjoint(sys.modules.keys()):
             use = in_use.Use()
-        kwargs = {} if kwargs is None else kwargs
-        if type(args) is not tuple:
-            args, kwargs = checked_call("run", fn, args, kwargs)
+        call = Call(fn, args, {} if kwargs is None else kwargs, options, use, eagerly=eagerly)
         if merging is not None:
-            return _run_merging(host, merging, fn, args, kwargs)
-        call = Call(fn, args, kwargs, options, use, eagerly=eagerly)
+            return _run_merging(host, merging, call)
         if not eagerly:
             result = _run_compiled(host, place, call, called)
         else:
@@ -93,17 +90,11 @@ def run(
             in_use.tell()
 
 
-def _run_merging(
-    host: CollectiveHost,
-    merging: MergingCollectives,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _run_merging(host: CollectiveHost, merging: MergingCollectives, call: Call) -> Any:
     """Runs as part of the `merge_call` that is being traced."""
-    args, kwargs = local_part((args, kwargs))
+    args, kwargs = local_part((call.args, call.kwargs))
     with scopes.replica(ReplicaContext(host, merging)):
-        return merging.merged(undeclared(fn(*args, **kwargs)))
+        return merging.merged(undeclared(call.fn(*args, **kwargs)))
 
 
 def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) -> Any:

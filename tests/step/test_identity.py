@@ -65,12 +65,7 @@ def partial_of(value: Any) -> Step:
     return functools.partial(lambda x, rate: x * rate, rate=value)
 
 
-def in_a_list(value: Any) -> Step:
-    rates = [value]
-    return lambda x: x * rates[0]
-
-
-MAKERS = (closing_over, with_default, with_helper, partial_of, in_a_list)
+MAKERS = (closing_over, with_default, with_helper, partial_of)
 
 
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
@@ -85,7 +80,7 @@ def test_a_step_made_anew_is_found_by_what_it_refers_to(make: Callable[[Any], St
 
 
 def test_constants_are_told_apart_by_type_and_sign() -> None:
-    constants = (1, 1.0, True, "1", None, (1,), [1], {"a": 1}, {"b": 1}, np.float32(1))
+    constants = (1, 1.0, True, "1", None, (1,), (1.0,), np.float32(1))
     signs = (0.0, -0.0, float("nan"), complex(0, -0.0))
     keys = [identity_of(closing_over(value)).key for value in (*constants, *signs)]
     code = closing_over(0).__code__
@@ -96,7 +91,7 @@ def test_constants_are_told_apart_by_type_and_sign() -> None:
 
 
 def test_arrays_and_other_objects_are_compared_by_identity() -> None:
-    for make in (lambda: jnp.ones(3), lambda: np.ones(3), lambda: Config(1.0), object):
+    for make in (lambda: jnp.ones(3), lambda: np.ones(3), lambda: Config(1.0), list, object):
         one, other = make(), make()
         identities = [identity_of(closing_over(value)) for value in (one, one, other)]
         assert identities[0].key == identities[1].key != identities[2].key
@@ -111,9 +106,6 @@ def test_a_function_that_refers_to_itself_has_a_key() -> None:
         return step
 
     assert hash(identity_of(make()).key)
-    nest: list[Any] = []
-    nest.append(nest)
-    assert identity_of(closing_over(nest)).key == identity_of(closing_over(nest)).key
 
 
 class _Trainer:

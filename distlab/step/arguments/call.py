@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from distlab.context.modes import RunOptions
@@ -20,16 +18,14 @@ from distlab.step.arguments import in_place
 from distlab.step.arguments.in_place import Taken
 from distlab.step.arguments.in_use import Use
 from distlab.step.arguments.names import BY_POSITION, parameters_of_kinds
-from distlab.step.functions.identity import Static, is_static, static_key
+from distlab.step.functions.identity import Static, leaf_key
 from distlab.text.shown import shown
-from distlab.values.checks import is_array_like
+from distlab.values.checks import checked_call
 from distlab.values.distributed import DistributedValues, Mirrored
-from distlab.values.nests import explain
 
 Key: TypeAlias = tuple[Any, ...]
 """The structure of the arguments, the key of each leaf, the donated positions, JAX's settings."""
 
-_NUMBERS: Final = frozenset({int, float, complex})
 _flatten: Final = jax.tree_util.default_registry.flatten
 
 
@@ -61,33 +57,30 @@ class Call:
     def __init__(
         self,
         fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: Any,
+        kwargs: Any,
         options: RunOptions | None,
         use: Use | None,
         *,
         eagerly: bool,
     ) -> None:
+        if type(args) is not tuple or type(kwargs) is not dict:
+            args, kwargs = checked_call("run", fn, args, kwargs)
         self.fn = fn
         self.donated: tuple[int, ...] = ()
         if options is not None:
             marked = _marked(options, fn, args, kwargs)
             if not eagerly:
                 args, kwargs, self.donated = marked
-        self.args = args
-        self.kwargs = kwargs
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
         self.taken: Taken | None = None
-        try:
-            if use is None:
-                leaves, structure = _flatten((args, kwargs))
-            else:
-                leaves, structure, self.taken = in_place.taken(fn, args, kwargs, use)
-                if self.taken is not None:
-                    self.args, self.kwargs = self.taken.args, self.taken.kwargs
-        except ValueError as error:
-            explain(args, "args", error)
-            explain(kwargs, "kwargs", error)
-            raise
+        if use is None:
+            leaves, structure = _flatten((args, kwargs))
+        else:
+            leaves, structure, self.taken = in_place.taken(fn, args, kwargs, use)
+            if self.taken is not None:
+                self.args, self.kwargs = self.taken.args, self.taken.kwargs
         self._keyed(leaves, structure)
 
     def with_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -118,40 +111,17 @@ class Call:
         self.leaves = leaves
         self.traced = False
         for leaf in leaves:
-            kind: Any = type(leaf)
-            if kind is ConcreteArray:  # wherever it is: the inputs are placed on the mesh
+            if type(leaf) is ConcreteArray:  # wherever it is: the inputs are placed on the mesh
                 aval = leaf.aval
                 keys.append((aval.shape, aval.dtype, aval.weak_type))
-            elif kind is np.ndarray and is_array_like(leaf):
-                keys.append((leaf.shape, leaf.dtype, False))
             else:
-                keys.append(self._other_key(leaf, kind))
+                keys.append(leaf_key(leaf))
+                self.traced = self.traced or isinstance(leaf, jax.core.Tracer)
         self.key = (structure, tuple(keys), self.donated, jax_internals.configuration())
-
-    def _other_key(self, leaf: Any, kind: Any) -> Any:
-        if isinstance(leaf, jax.core.Tracer):
-            self.traced = True
-            return "traced", leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)
-        if isinstance(leaf, jax.Array):  # random keys
-            return leaf.shape, leaf.dtype
-        if kind is Static:
-            return static_key(leaf.value)
-        if is_static(leaf):
-            return static_key(leaf)
-        if kind in _NUMBERS:
-            # As the array that a step makes of it: a state may begin with a Python number.
-            return _number_key(kind, x64=jax.config.read("jax_enable_x64"))
-        return np.shape(leaf), kind
 
 
 def _distributed(*nests: Any) -> Iterator[Any]:
     yield from jax.tree.leaves(nests, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
-
-
-@functools.cache
-def _number_key(kind: Any, *, x64: bool) -> tuple[Any, ...]:
-    del x64  # decides about the dtype
-    return (), jnp.result_type(kind), True
 
 
 class _Marked(NamedTuple):

@@ -8,8 +8,8 @@ The usual step of a tf.distribute program is made inside another function, anew 
 
 Each `step_fn` is another object and the same function. Two rules say when a program serves again:
 
-- A function is its code, its defaults and its closure. Functions and Python's constants in these
-  are compared by value, everything else by identity.
+- A function is its code, its defaults and its closure. Functions, Python's constants and tuples of
+  these are compared by value, everything else by identity.
 - A static argument is compared by `==` where its class defines both equality and a hash,
   otherwise by identity.
 
@@ -26,6 +26,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from distlab.text.shown import shown
@@ -35,7 +36,8 @@ Key: TypeAlias = Hashable
 """Nested tuples. Objects that are compared by identity stand in them by their `id`."""
 
 _CONSTANTS: Final = frozenset({bool, int, str, bytes, type(None)})
-_CONTAINERS: Final = frozenset({tuple, list, dict})
+_PYTHON_NUMBERS: Final = frozenset({int, float, complex})
+_STATIC: Final = _CONSTANTS - {int}
 _MOST_ELEMENTS: Final = 64
 _DEEPEST: Final = 8
 _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
@@ -75,7 +77,7 @@ def key_of(value: Any, kept: list[Any], inside: tuple[int, ...] = ()) -> Key:
         found = _function_key(value, kept, (*inside, number))
     elif kind is MethodType:
         found = kind, key_of(value.__func__, kept, inside), _object_key(value.__self__, kept)
-    elif kind in _CONTAINERS or kind is functools.partial:
+    elif kind is tuple or kind is functools.partial:
         parts = _parts(value)
         if len(parts) <= _MOST_ELEMENTS:
             inside = (*inside, number)
@@ -110,8 +112,6 @@ def _content(cell: CellType) -> Any:
 
 
 def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value, *value.values()]
     if isinstance(value, functools.partial):
         return [value.func, len(value.args), *value.args, *value.keywords, *value.keywords.values()]
     return list(value)
@@ -162,10 +162,28 @@ class StaticKey:
         return isinstance(other, StaticKey) and self._identity.key == other._identity.key
 
 
-def static_key(value: Any) -> Hashable:
-    """Returns the key of a static argument."""
+def leaf_key(leaf: Any) -> Hashable:
+    """Returns the key of a leaf of arguments."""
+    value = leaf.value if type(leaf) is Static else leaf
     kind = type(value)
-    return (kind, value) if kind in _CONSTANTS else StaticKey(value)
+    if kind in _STATIC or kind is not type(leaf):
+        return (kind, value) if kind in _CONSTANTS else StaticKey(value)
+    if kind in _PYTHON_NUMBERS:
+        # As the array that a step makes of it: a state may begin with a Python number.
+        return _number_key(kind, x64=jax.config.read("jax_enable_x64"))
+    if isinstance(leaf, jax.core.Tracer):
+        return "traced", leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)
+    if isinstance(leaf, jax.Array):  # random keys
+        return leaf.shape, leaf.dtype
+    if is_static(leaf):
+        return StaticKey(leaf)
+    return (leaf.shape, leaf.dtype, False) if kind is np.ndarray else (np.shape(leaf), kind)
+
+
+@functools.cache
+def _number_key(kind: Any, *, x64: bool) -> Hashable:
+    del x64  # decides about the dtype
+    return (), jnp.result_type(kind), True
 
 
 def static_of(key: Any) -> StaticKey | None:
@@ -242,7 +260,8 @@ def referenced(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 def _counts(value: Any) -> bool:
     if isinstance(value, list | tuple | dict):
-        return any(map(_counts, _parts(value)[:_MOST_ELEMENTS]))
+        parts = list(value.values() if isinstance(value, dict) else value)
+        return any(isinstance(part, _NUMBERS) for part in parts[:_MOST_ELEMENTS])
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
