@@ -91,7 +91,7 @@ def test_the_error_of_a_step_that_no_call_told_is_told_at_the_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(in_flight, "end_threads", lambda: None)
-    monkeypatch.setattr(in_flight, "_threads", set())
-    monkeypatch.setattr(in_flight, "_failed", [ValueError("of a step")])
+    monkeypatch.setattr(in_flight, "threads", set())
+    monkeypatch.setattr(in_flight, "failed", [(ValueError("of a step"), True)])
     in_flight.finish()
     assert capsys.readouterr().err == "A step failed: ValueError: of a step\n"

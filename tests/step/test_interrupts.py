@@ -200,7 +200,7 @@ def tripled(x):
 
 def trace(frame, event, arg):
     # A signal's handler that runs a step where another one is looked up.
-    if frame.f_code.co_name == "_find":
+    if frame.f_code.co_name == "_made":
         sys.settrace(None)
         print(strategy.run(doubled, args=(2.0,)).values[1])
 
