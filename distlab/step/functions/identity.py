@@ -165,7 +165,7 @@ class StaticKey:
 def leaf_key(leaf: Any) -> Hashable:
     """Returns the key of a leaf of arguments."""
     value = leaf.value if type(leaf) is Static else leaf
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _STATIC or kind is not type(leaf):
         return (kind, value) if kind in _CONSTANTS else StaticKey(value)
     if kind in _PYTHON_NUMBERS:
