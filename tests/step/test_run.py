@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import NeedsPythonError
+from distlab.errors import NeedsPythonError, StructureError
 from distlab.values.distributed import stack
 
 
@@ -173,35 +171,6 @@ def test_a_gradient_of_whole_numbers_is_returned_and_never_summed(*, eagerly: bo
 
 def formatted(x: Any) -> str:
     return f"{x:.3f}"
-
-
-@pytest.mark.parametrize(
-    ("fn", "remedy"),
-    [
-        (lambda x, n: x[x > n], r"jnp\.where\(mask, x, 0\)"),
-        (lambda x, n: x.at[x > n].set(0), r"jnp\.where\(mask, 0, x\)"),
-        (lambda x, n: jnp.zeros(n) + x, "static_argnums"),
-        (lambda x, n: np.zeros(n) + x, "static_argnums"),
-        (lambda x, n: jnp.eye(n) + x, "static_argnums"),
-        (lambda x, n: x.reshape(n, -1), "static_argnums"),
-        (lambda x, n: x[:n], r"static_argnums.*jax\.lax\.dynamic_slice"),
-        (lambda _, n: formatted(n), r"jax\.debug\.print"),
-        (lambda x, n: f"{x.sum():.1e} of {n}", r"jax\.debug\.print"),
-        (lambda _, n: "%d" % n, r"jax\.debug\.print"),  # noqa: UP031
-        (lambda x, _: json.dumps({"loss": x.sum()}), "Return it"),
-        (lambda x, n: {1: x}[n], "no keys.*static_argnums"),
-        (lambda _, n: jax.random.split(jax.random.key(0), n), "part of a shape.*static_argnums"),
-        (jnp.tile, "part of a shape.*static_argnums"),
-        (lambda x, n: jax.vmap(jnp.sin, in_axes=n)(x), "what is done.*static_argnums"),
-    ],
-)
-def test_errors_about_traced_values_name_what_helps(fn: Any, remedy: str) -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises((TypeError, IndexError)) as caught:
-        strategy.run(fn, args=(jnp.ones(3), 1))
-    (note,) = [note for note in caught.value.__notes__ if note.startswith("run compiles")]
-    assert re.search(remedy, note)
-    assert "run_functions_eagerly(True)" in note
 
 
 @pytest.mark.parametrize(

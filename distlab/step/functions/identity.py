@@ -23,7 +23,7 @@ import enum
 import functools
 from collections.abc import Callable, Hashable, Iterator
 from types import CellType, FunctionType, MethodType
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,6 @@ Key: TypeAlias = Hashable
 
 _CONSTANTS: Final = frozenset({bool, int, str, bytes, type(None)})
 _PYTHON_NUMBERS: Final = frozenset({int, float, complex})
-_STATIC: Final = _CONSTANTS - {int}
 _MOST_ELEMENTS: Final = 64
 _DEEPEST: Final = 8
 _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
@@ -166,24 +165,24 @@ def leaf_key(leaf: Any) -> Hashable:
     """Returns the key of a leaf of arguments."""
     value = leaf.value if type(leaf) is Static else leaf
     kind: Any = type(value)
-    if kind in _STATIC or kind is not type(leaf):
-        return (kind, value) if kind in _CONSTANTS else StaticKey(value)
-    if kind in _PYTHON_NUMBERS:
+    if kind in _PYTHON_NUMBERS and kind is type(leaf):
         # As the array that a step makes of it: a state may begin with a Python number.
         return _number_key(kind, x64=jax.config.read("jax_enable_x64"))
+    if kind in _CONSTANTS:
+        return kind, value
+    if type(leaf) is Static:
+        return StaticKey(value)
     if isinstance(leaf, jax.core.Tracer):
         return "traced", leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)
     if isinstance(leaf, jax.Array):  # random keys
         return leaf.shape, leaf.dtype
-    if is_static(leaf):
-        return StaticKey(leaf)
-    return (leaf.shape, leaf.dtype, False) if kind is np.ndarray else (np.shape(leaf), kind)
+    return StaticKey(leaf) if is_static(leaf) else (leaf.shape, leaf.dtype, False)
 
 
-@functools.cache
-def _number_key(kind: Any, *, x64: bool) -> Hashable:
+@functools.lru_cache(8)
+def _number_key(kind: Hashable, *, x64: bool) -> Hashable:
     del x64  # decides about the dtype
-    return (), jnp.result_type(kind), True
+    return (), jnp.result_type(cast("Any", kind)), True
 
 
 def static_of(key: Any) -> StaticKey | None:
