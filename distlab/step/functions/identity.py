@@ -167,7 +167,7 @@ def leaf_key(leaf: Any) -> Hashable:
     kind: Any = type(value)
     if kind in _PYTHON_NUMBERS and kind is type(leaf):
         # As the array that a step makes of it: a state may begin with a Python number.
-        return _number_key(kind, x64=jax.config.read("jax_enable_x64"))
+        return _number_key(cast("Hashable", kind), x64=jax.config.read("jax_enable_x64"))
     if kind in _CONSTANTS:
         return kind, value
     if type(leaf) is Static:
