@@ -13,7 +13,6 @@ from distlab import events
 from distlab.context import scopes
 from distlab.data import Optional
 from distlab.data.plan.engine import State
-from distlab.data.plan.reads import Reads
 from distlab.data.plan.resumable import Resumable
 from distlab.data.transforms.prefetch import PrefetchReader
 from distlab.devices import jax_internals
@@ -90,7 +89,6 @@ class DistributedIterator(Resumable):
         self._ended = False
         self._before: State | None = None
         self._repeats = Repeats()
-        self._reads = Reads()
         self._feed = _open_feed(distribution)
 
     def __iter__(self) -> DistributedIterator:
@@ -102,7 +100,7 @@ class DistributedIterator(Resumable):
 
         With one replica the leaves are plain arrays, on its device.
         """
-        return self._noted(fill=self._distribution.batches.fills)
+        return self._next(fill=self._distribution.batches.fills)
 
     def get_next(self) -> Any:
         """Returns the next element, as `next()` does.
@@ -141,7 +139,7 @@ class DistributedIterator(Resumable):
           [True, False]
         """
         try:
-            return Optional.from_value(self._noted(fill=True))
+            return Optional.from_value(self._next(fill=True))
         except StopIteration:
             return Optional.empty()
 
@@ -215,17 +213,6 @@ class DistributedIterator(Resumable):
         with the next element, if they are read on.
         """
         self._feed.close()
-
-    def _noted(self, *, fill: bool) -> Any:
-        reads = self._reads
-        reads.begin()
-        try:
-            value = self._next(fill=fill)
-        except StopIteration:
-            reads.ends += 1
-            raise
-        reads.taken += 1
-        return value
 
     def _next(self, *, fill: bool) -> Any:
         self._require_cross_replica()

@@ -10,7 +10,6 @@ from typing import Any, Final
 from distlab.data.plan.engine import Element, Reader, State
 from distlab.data.plan.optional import Optional
 from distlab.data.plan.plan import Node, Reading, open_plan, walk
-from distlab.data.plan.reads import Reads
 from distlab.data.plan.resumable import Resumable
 from distlab.data.plan.seeded import Seeded
 from distlab.devices.jax_internals import being_staged
@@ -170,7 +169,6 @@ class Values(Resumable, Iterator[Any]):
 
     def __init__(self, elements: Elements) -> None:
         self._elements = elements
-        self._reads = Reads()
         self._of_a_program = being_staged()
 
     def __next__(self) -> Any:
@@ -182,15 +180,7 @@ class Values(Resumable, Iterator[Any]):
                 "later calls. Call it outside and pass the element: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
-        reads = self._reads
-        reads.begin()
-        try:
-            value = next(self._elements).value
-        except StopIteration:
-            reads.ends += 1
-            raise
-        reads.taken += 1
-        return value
+        return next(self._elements).value
 
     def get_next(self) -> Any:
         """Returns the next value, as `next()` does."""
