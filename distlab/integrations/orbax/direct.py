@@ -55,16 +55,12 @@ def _saving(save: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a method that saves; where it is a coroutine function, the result is its coroutine."""
 
     @functools.wraps(save)
-    def save_ours(
-        self: Any, directory: Any, item: Any = None, save_args: Any = None, args: Any = None
-    ) -> Any:
+    def save_ours(self: Any, directory: Any, *others: Any, args: Any = None, **named: Any) -> Any:
         if args is not None and _has_ours(args.item):
             args = dataclasses.replace(
-                args, item=_to_save(args.item), save_args=_without_nodes(args.save_args)
+                args, item=_to_save(args.item), save_args=_map(array_of, args.save_args)
             )
-        elif _has_ours(item):
-            item, save_args = _to_save(item), _without_nodes(save_args)
-        return save(self, directory, item=item, save_args=save_args, args=args)
+        return save(self, directory, *others, args=args, **named)
 
     return save_ours
 
@@ -72,22 +68,16 @@ def _saving(save: Callable[..., Any]) -> Callable[..., Any]:
 def _restoring(restore: Callable[..., Any], as_numpy: Any) -> Callable[..., Any]:
     @functools.wraps(restore)
     def restore_ours(
-        self: Any, directory: Any, item: Any = None, *others: Any, args: Any = None, **named: Any
+        self: Any, directory: Any, *others: Any, args: Any = None, **named: Any
     ) -> Any:
-        target = item if args is None else getattr(args, "item", None)
+        target = getattr(args, "item", None)
         if not _has_ours(target):
-            return restore(self, directory, item, *others, args=args, **named)
-        plain = _to_restore(target)
-        if args is None:
-            named |= {"restore_args": _numpy_args(target, named.get("restore_args"), as_numpy)}
-            named = {name: value for name, value in named.items() if value is not None}
-            return _put_back(target, restore(self, directory, plain, *others, **named))
+            return restore(self, directory, *others, args=args, **named)
+        changes = {"item": _to_restore(target)}
         if getattr(args, "restore_args", None) is not None:
-            args = dataclasses.replace(
-                args, restore_args=_numpy_args(target, args.restore_args, as_numpy)
-            )
+            changes["restore_args"] = _numpy_args(target, args.restore_args, as_numpy)
         return _put_back(
-            target, restore(self, directory, args=dataclasses.replace(args, item=plain))
+            target, restore(self, directory, args=dataclasses.replace(args, **changes))
         )
 
     return restore_ours
@@ -142,17 +132,10 @@ def _to_restore(tree: Any) -> Any:
     return _map(abstract, tree)
 
 
-def _without_nodes(tree: Any) -> Any:
-    """Returns arguments with one in the place of each distributed value that holds one."""
-    return _map(array_of, tree)
-
-
 def _numpy_args(target: Any, restore_args: Any, as_numpy: Any) -> Any:
     """Returns restore arguments by which distlab's values are read as NumPy arrays."""
-    if restore_args is None:
-        return None
     flat = jax.tree.leaves(target, is_leaf=_is_ours)
-    given, structure = jax.tree.flatten(_without_nodes(restore_args))
+    given, structure = jax.tree.flatten(_map(array_of, restore_args))
     changed = [as_numpy if _is_ours(leaf) else one for leaf, one in zip(flat, given, strict=True)]
     return jax.tree.unflatten(structure, changed)
 
