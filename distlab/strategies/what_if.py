@@ -30,7 +30,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.text.counts import is_count, is_positive_count
 from distlab.text.shown import shown
 
@@ -221,11 +221,11 @@ def _movement(ops: CrossDeviceOps, choices: Choices) -> Movement:
     messages: Counter[str] = Counter()
     sends = []
     for equation in traced.eqns:
-        pairs = jaxprs.permutation(equation)
+        pairs = operations.permutation(equation)
         if pairs is not None:
             messages["collective-permute"] += 1
             sends.append(Counter(source for source, _ in pairs))
-        elif jaxprs.is_all_reduce(equation):
+        elif operations.is_all_reduce(equation):
             messages["all-reduce"] += 1
             sends.append(Counter())
     return Movement(type(ops).__name__, dict(messages), sends)

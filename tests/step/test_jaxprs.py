@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from distlab.devices.mesh import AXIS
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 
 
 def _equations(fn: Callable[..., Any], *args: Any) -> list[Any]:
@@ -23,7 +23,7 @@ def _equations(fn: Callable[..., Any], *args: Any) -> list[Any]:
 
 
 def _one(name: str, fn: Callable[..., Any], *args: Any) -> Any:
-    (equation,) = [e for e in _equations(fn, *args) if jaxprs.name(e) == name]
+    (equation,) = [e for e in _equations(fn, *args) if operations.name(e) == name]
     return equation
 
 
@@ -41,11 +41,11 @@ COLLECTIVES: dict[str, tuple[Callable[[Any], Any], bool, bool]] = {
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_collectives_are_known_by_their_axis(name: str) -> None:
     fn, same_on_all, all_reduce = COLLECTIVES[name]
-    (equation,) = [e for e in _equations(fn, jnp.ones(2)) if jaxprs.is_collective(e)]
-    assert jaxprs.is_same_on_all(equation) is same_on_all
-    assert jaxprs.is_all_reduce(equation) is all_reduce
+    (equation,) = [e for e in _equations(fn, jnp.ones(2)) if operations.is_collective(e)]
+    assert operations.is_same_on_all(equation) is same_on_all
+    assert operations.is_all_reduce(equation) is all_reduce
     expected = [(0, 1), (1, 0)] if name == "ppermute" else None
-    assert jaxprs.permutation(equation) == expected
+    assert operations.permutation(equation) == expected
 
 
 def _squared(x: Any) -> Any:
@@ -71,10 +71,10 @@ _with_vjp.defvjp(lambda x: (_squared(x), x), lambda _, g: (g,))
 @pytest.mark.parametrize("fn", [jax.jit(_squared), jax.checkpoint(_squared), _with_jvp, _with_vjp])
 def test_what_is_called_once_is_found(fn: Callable[..., Any]) -> None:
     (equation,) = _equations(fn, 2.0)
-    inner = jaxprs.called(equation)
+    inner = operations.called(equation)
     assert inner is not None
-    assert jaxprs.name(inner.jaxpr.eqns[0]) == "mul"
-    assert str(jaxprs.collective_in(inner.jaxpr)).startswith("psum")
+    assert operations.name(inner.jaxpr.eqns[0]) == "mul"
+    assert str(operations.collective_in(inner.jaxpr)).startswith("psum")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -85,7 +85,7 @@ def test_the_parts_of_a_scan_are_found(reverse: bool) -> None:
 
         return jax.lax.scan(body, (0.0, 1.0), xs, reverse=reverse, unroll=5)
 
-    found = jaxprs.scan(_one("scan", fn, 2.0, 3.0, 4.0, jnp.ones(5)))
+    found = operations.scan(_one("scan", fn, 2.0, 3.0, 4.0, jnp.ones(5)))
     assert found is not None
     assert (found.consts, found.carry, found.length) == (3, 2, 5)
     assert (found.reverse, found.unroll) == (reverse, 5)
@@ -97,17 +97,17 @@ def test_the_parts_of_a_while_loop_are_found() -> None:
     def fn(a: Any, limit: Any, x: Any) -> Any:
         return jax.lax.while_loop(lambda y: y < limit, lambda y: y * a + limit, x)
 
-    found = jaxprs.while_loop(_one("while", fn, 2.0, 10.0, 1.0))
+    found = operations.while_loop(_one("while", fn, 2.0, 10.0, 1.0))
     assert found is not None
     assert (found.condition_consts, found.body_consts) == (1, 2)
-    assert jaxprs.name(found.condition.jaxpr.eqns[0]) == "lt"
-    assert [jaxprs.name(e) for e in found.body.jaxpr.eqns] == ["mul", "add"]
+    assert operations.name(found.condition.jaxpr.eqns[0]) == "lt"
+    assert [operations.name(e) for e in found.body.jaxpr.eqns] == ["mul", "add"]
 
 
 def test_functions_with_derivatives_of_their_own_are_known() -> None:
     for fn, expected in ((_with_jvp, True), (_with_vjp, True), (jax.jit(_squared), False)):
         (equation,) = _equations(fn, 2.0)
-        assert jaxprs.has_derivative_rule(equation) is expected
+        assert operations.has_derivative_rule(equation) is expected
 
 
 def test_what_is_inside_of_an_equation_is_found_at_any_depth() -> None:
@@ -116,11 +116,11 @@ def test_what_is_inside_of_an_equation_is_found_at_any_depth() -> None:
         return jax.lax.cond(x > 0, lambda: number() * 1, lambda: jnp.int32(1))
 
     equation = _one("cond", fn, 1.0)
-    assert jaxprs.calls_replica_id(equation)
-    assert not jaxprs.calls_collective(equation)
+    assert operations.calls_replica_id(equation)
+    assert not operations.calls_collective(equation)
     (call,) = _equations(jax.jit(jax.jit(_squared)), 2.0)
-    assert jaxprs.calls_collective(call)
-    assert not jaxprs.calls_replica_id(call)
+    assert operations.calls_collective(call)
+    assert not operations.calls_replica_id(call)
 
 
 @pytest.mark.parametrize(("size", "axes"), [(1, set()), (2, {"rows"})])
@@ -138,20 +138,20 @@ def test_what_divides_work_over_devices_is_found_at_any_depth(size: int, axes: s
         jax.jit(lambda x: x, in_shardings=rows),
         jax.jit(lambda x: x, out_shardings=rows),
     ):
-        assert jaxprs.divided_over(jax.make_jaxpr(divided)(jnp.ones(2)).jaxpr) == axes
+        assert operations.divided_over(jax.make_jaxpr(divided)(jnp.ones(2)).jaxpr) == axes
     by_pmap = jax.make_jaxpr(jax.pmap(lambda x: x))(jnp.ones((2, 1))).jaxpr
-    assert jaxprs.divided_over(by_pmap) == {jaxprs.PMAP_AXIS}
-    assert jaxprs.divided_over(jax.make_jaxpr(jax.jit(jnp.sin))(jnp.ones(2)).jaxpr) == set()
+    assert operations.divided_over(by_pmap) == {operations.PMAP_AXIS}
+    assert operations.divided_over(jax.make_jaxpr(jax.jit(jnp.sin))(jnp.ones(2)).jaxpr) == set()
 
 
 def test_effects_are_known_and_collectives_have_none() -> None:
-    assert jaxprs.has_effect(_equations(lambda x: jax.debug.print("{}", x), 1.0)[0])
-    assert not any(map(jaxprs.has_effect, _equations(_squared, 1.0)))
-    assert not jaxprs.has_effect(_equations(jax.jit(_squared), 1.0)[0])
+    assert operations.has_effect(_equations(lambda x: jax.debug.print("{}", x), 1.0)[0])
+    assert not any(map(operations.has_effect, _equations(_squared, 1.0)))
+    assert not operations.has_effect(_equations(jax.jit(_squared), 1.0)[0])
 
 
 def _keys(fn: Callable[..., Any], *args: Any) -> list[Any]:
-    return [jaxprs.key(e, range(len(e.invars))) for e in _equations(fn, *args)]
+    return [operations.key(e, range(len(e.invars))) for e in _equations(fn, *args)]
 
 
 SAME: dict[str, Callable[[], Callable[..., Any]]] = {
@@ -196,9 +196,9 @@ def test_different_equations_have_different_keys(what: str) -> None:
 )
 def test_what_reaches_out_of_a_program_is_found_at_any_depth(fn: Callable[[Any], Any]) -> None:
     nested = jax.make_jaxpr(jax.jit(lambda x: (fn(x), x + 1)))(jnp.ones(2))
-    assert jaxprs.reaches_out(nested.jaxpr)
+    assert operations.reaches_out(nested.jaxpr)
 
 
 def test_arithmetic_and_collectives_do_not_reach_out() -> None:
     fn = jax.jit(lambda x: jax.lax.psum(jnp.tanh(x) + jax.lax.axis_index(AXIS), AXIS))
-    assert not jaxprs.reaches_out(jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(jnp.ones(2)).jaxpr)
+    assert not operations.reaches_out(jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(jnp.ones(2)).jaxpr)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 from jax.extend import core
 
 from distlab.errors import StructureError
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 
 Causes: TypeAlias = int
 """A set of bits: the inputs because of which a value may differ between replicas; 0 if uniform."""
@@ -74,31 +74,31 @@ class _Analysis:
 
     def of_inner_jaxprs(self, equation: Any, operands: list[Causes]) -> list[Causes] | None:
         """Analyses the jaxprs that an operation runs; returns None for any other operation."""
-        branches = jaxprs.branches(equation)
+        branches = operations.branches(equation)
         if branches is not None:
             return self._of_branches(branches, operands)
-        loop = jaxprs.while_loop(equation)
+        loop = operations.while_loop(equation)
         if loop is not None:
             return self._of_while(loop, operands)
-        scan = jaxprs.scan(equation)
+        scan = operations.scan(equation)
         if scan is not None:
             return self._of_scan(scan, operands)
-        called = jaxprs.called(equation)
+        called = operations.called(equation)
         return None if called is None else self.of_jaxpr(called.jaxpr, operands)
 
     def _of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
-        if jaxprs.is_replica_id(equation):
+        if operations.is_replica_id(equation):
             return [OWN]
-        if jaxprs.is_collective(equation):
-            return [0 if jaxprs.is_same_on_all(equation) else OWN] * len(equation.outvars)
+        if operations.is_collective(equation):
+            return [0 if operations.is_same_on_all(equation) else OWN] * len(equation.outvars)
         outputs = self.of_inner_jaxprs(equation, operands)
         if outputs is not None:
             return outputs
         own = 0
         if (
-            jaxprs.calls_collective(equation)
-            or jaxprs.calls_replica_id(equation)
-            or jaxprs.has_effect(equation)
+            operations.calls_collective(equation)
+            or operations.calls_replica_id(equation)
+            or operations.has_effect(equation)
         ):
             own = OWN
         return [own | union(operands)] * len(equation.outvars)
@@ -111,7 +111,7 @@ class _Analysis:
         columns = zip(*(self.of_jaxpr(branch.jaxpr, rest) for branch in branches), strict=True)
         return [index | union(column) for column in columns]
 
-    def _of_while(self, loop: jaxprs.While, operands: list[Causes]) -> list[Causes]:
+    def _of_while(self, loop: operations.While, operands: list[Causes]) -> list[Causes]:
         for_condition = operands[: loop.condition_consts]
         for_body = operands[loop.condition_consts :][: loop.body_consts]
         carry = operands[loop.condition_consts + loop.body_consts :]
@@ -126,7 +126,7 @@ class _Analysis:
                 return carry
             carry = after
 
-    def _of_scan(self, scan: jaxprs.Scan, operands: list[Causes]) -> list[Causes]:
+    def _of_scan(self, scan: operations.Scan, operands: list[Causes]) -> list[Causes]:
         consts, rows = operands[: scan.consts], operands[scan.consts + scan.carry :]
         carry = operands[scan.consts :][: scan.carry]
         while True:
@@ -143,7 +143,7 @@ def union(causes: Iterable[Causes]) -> Causes:
 
 
 def _require_no_collective(jaxpr: Any, where: str) -> None:
-    collective = jaxprs.collective_in(jaxpr)
+    collective = operations.collective_in(jaxpr)
     if collective is None:
         return
     raise StructureError(

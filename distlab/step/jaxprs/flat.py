@@ -14,7 +14,7 @@ from jax.extend import core
 
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 
 _LONGEST_UNROLLED_SCAN: Final = 256
 
@@ -31,7 +31,7 @@ def flattened(closed: core.ClosedJaxpr, replicas: int) -> core.ClosedJaxpr:
 
     def flat(*inputs: Any) -> list[Any]:
         replica_id = jax.lax.axis_index(AXIS)
-        return _evaluate(jaxprs.Inner(closed.jaxpr, tuple(closed.consts)), inputs, replica_id)
+        return _evaluate(operations.Inner(closed.jaxpr, tuple(closed.consts)), inputs, replica_id)
 
     return jax.make_jaxpr(flat, axis_env=[(AXIS, replicas)])(*shapes)
 
@@ -45,10 +45,10 @@ def bind(equation: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _hides_something(equation: Any) -> bool:
-    return jaxprs.calls_collective(equation) or jaxprs.calls_replica_id(equation)
+    return operations.calls_collective(equation) or operations.calls_replica_id(equation)
 
 
-def _evaluate(inner: jaxprs.Inner, inputs: Sequence[Any], replica_id: Any) -> list[Any]:
+def _evaluate(inner: operations.Inner, inputs: Sequence[Any], replica_id: Any) -> list[Any]:
     """Evaluates a jaxpr with every call inlined that contains a collective."""
     jaxpr, consts = inner
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs), strict=True))
@@ -58,11 +58,11 @@ def _evaluate(inner: jaxprs.Inner, inputs: Sequence[Any], replica_id: Any) -> li
 
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
-        if jaxprs.is_replica_id(equation):
+        if operations.is_replica_id(equation):
             outputs = [replica_id]
-        elif jaxprs.calls_collective(equation):
+        elif operations.calls_collective(equation):
             outputs = _inlined(equation, operands, replica_id)
-        elif jaxprs.calls_replica_id(equation):
+        elif operations.calls_replica_id(equation):
             outputs = _with_replica_id(equation, operands, replica_id)
         else:
             outputs = bind(equation, operands)
@@ -72,21 +72,21 @@ def _evaluate(inner: jaxprs.Inner, inputs: Sequence[Any], replica_id: Any) -> li
 
 def _inlined(equation: Any, operands: list[Any], replica_id: Any) -> list[Any]:
     """Evaluates an equation with a collective in it, without a call or loop around that."""
-    called = jaxprs.called(equation)
+    called = operations.called(equation)
     if called is not None:
         outputs = _evaluate(called, operands, replica_id)
-        return jaxprs.marked(outputs) if jaxprs.is_marked(equation) else outputs
-    scan = jaxprs.scan(equation)
+        return operations.marked(outputs) if operations.is_marked(equation) else outputs
+    scan = operations.scan(equation)
     if scan is not None and scan.length <= _LONGEST_UNROLLED_SCAN:
         return _unrolled(scan, operands, replica_id)
     raise StructureError(
-        f"A collective is inside {jaxprs.name(equation)}, and this step's replicas have arrays of "
-        "different shapes (a partial batch), so they can't share the branch or loop. Move the "
+        f"A collective is inside {operations.name(equation)}, and this step's replicas have arrays "
+        "of different shapes (a partial batch), so they can't share the branch or loop. Move the "
         "collective out of it, or use batch(..., drop_remainder=True)."
     )
 
 
-def _unrolled(scan: jaxprs.Scan, operands: list[Any], replica_id: Any) -> list[Any]:
+def _unrolled(scan: operations.Scan, operands: list[Any], replica_id: Any) -> list[Any]:
     consts, carry, stacked = _parts(scan, operands)
     order = range(scan.length)
     rows: list[Any] = [None] * scan.length
@@ -100,13 +100,13 @@ def _unrolled(scan: jaxprs.Scan, operands: list[Any], replica_id: Any) -> list[A
 def _with_replica_id(equation: Any, operands: list[Any], replica_id: Any) -> list[Any]:
     """Evaluates an equation in which the replica's number is read, with the number given."""
 
-    def function(inner: jaxprs.Inner, *first: Any) -> Callable[..., list[Any]]:
+    def function(inner: operations.Inner, *first: Any) -> Callable[..., list[Any]]:
         return lambda *rest: _evaluate(inner, (*first, *rest), replica_id)
 
-    called, branches = jaxprs.called(equation), jaxprs.branches(equation)
-    scan, loop = jaxprs.scan(equation), jaxprs.while_loop(equation)
+    called, branches = operations.called(equation), operations.branches(equation)
+    scan, loop = operations.scan(equation), operations.while_loop(equation)
     with equation.ctx.manager:
-        if called is not None and not jaxprs.has_derivative_rule(equation):
+        if called is not None and not operations.has_derivative_rule(equation):
             return function(called)(*operands)
         if branches is not None:
             index, *rest = operands
@@ -127,7 +127,7 @@ def _with_replica_id(equation: Any, operands: list[Any], replica_id: Any) -> lis
     return bind(equation, operands)
 
 
-def _scan(scan: jaxprs.Scan, operands: list[Any], replica_id: Any) -> list[Any]:
+def _scan(scan: operations.Scan, operands: list[Any], replica_id: Any) -> list[Any]:
     consts, first, stacked = _parts(scan, operands)
 
     def iteration(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -140,11 +140,11 @@ def _scan(scan: jaxprs.Scan, operands: list[Any], replica_id: Any) -> list[Any]:
     return [*carry, *rows]
 
 
-def _body(scan: jaxprs.Scan) -> jaxprs.Inner:
-    return jaxprs.Inner(scan.body.jaxpr, tuple(scan.body.consts))
+def _body(scan: operations.Scan) -> operations.Inner:
+    return operations.Inner(scan.body.jaxpr, tuple(scan.body.consts))
 
 
-def _parts(scan: jaxprs.Scan, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _parts(scan: operations.Scan, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """Returns the operands that all iterations share, the first carry, and the rows."""
     split = scan.consts + scan.carry
     return operands[: scan.consts], operands[scan.consts : split], operands[split:]

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from jax.extend import core
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ class Flow(ABC, Generic[T]):
             at = equation if site is None else site
             operands = [mark(atom) for atom in equation.invars]
             outputs: list[T | None] = []
-            called = None if jaxprs.is_collective(equation) else jaxprs.called(equation)
+            called = None if operations.is_collective(equation) else operations.called(equation)
             if called is not None:
                 outputs = self.walk(called.jaxpr, operands, at)
-            elif jaxprs.is_loop_or_branch(equation):
-                for inner in jaxprs.inner_jaxprs(equation):
+            elif operations.is_loop_or_branch(equation):
+                for inner in operations.inner_jaxprs(equation):
                     self.walk(inner, (), at)
             elif equation.outvars:
                 causes = self._causes.get(id(equation), [0] * len(operands))

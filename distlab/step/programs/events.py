@@ -16,7 +16,7 @@ import numpy as np
 from distlab import events
 from distlab.events import sink
 from distlab.step.arguments.names import parent
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.programs.program import Program
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
@@ -55,7 +55,7 @@ def emit(
             assigned=[variable.name for variable in program.spmd.written],
             doubts=doubts,
             called=called,
-            trains=any(jaxprs.has_gradient(trace.jaxpr.jaxpr) for trace in program.spmd.traces),
+            trains=any(operations.has_gradient(trace.jaxpr.jaxpr) for trace in program.spmd.traces),
             **contents,
         )
 

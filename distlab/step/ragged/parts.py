@@ -16,7 +16,7 @@ from distlab.devices.jax_internals import plain
 from distlab.devices.key_data import is_key
 from distlab.devices.layouts import ROWS, Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.ragged.stages import Handed, Stages, Values, variables
 from distlab.values.distributed import Shape
 from distlab.values.padding import padded
@@ -111,7 +111,7 @@ def can_be_parted(stages: Stages) -> bool:
     replica's number: a program of some replicas counts only those.
     """
     return not any(
-        jaxprs.calls_replica_id(equation)
+        operations.calls_replica_id(equation)
         for stage in stages.own
         for equations in stage.equations
         for equation in equations

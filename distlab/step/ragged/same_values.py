@@ -7,7 +7,7 @@ from typing import Any, final
 
 from jax.extend import core
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.ragged.stages import Atom, Group
 from distlab.values.distributed import Shape
 
@@ -45,7 +45,7 @@ class SameValues:
     def number(self, group: int, atom: Atom) -> int:
         """Returns the number of a group's value."""
         if isinstance(atom, core.Literal):
-            return self._number(jaxprs.literal_key(atom))
+            return self._number(operations.literal_key(atom))
         return self._numbers[group][atom]
 
     def column(self, group: int, atom: Atom) -> tuple[Atom, ...]:
@@ -67,7 +67,7 @@ class SameValues:
     def _add(self, group: Group, different: set[int]) -> None:
         jaxpr, numbers = group.jaxpr.jaxpr, self._numbers[-1]
         for var, const in zip(jaxpr.constvars, group.jaxpr.consts, strict=True):
-            numbers[var] = self._number(jaxprs.const_key(const, by_value=not self._derivatives))
+            numbers[var] = self._number(operations.const_key(const, by_value=not self._derivatives))
         for var, source in zip(jaxpr.invars, group.inputs, strict=True):
             if source is None or source.position in different:
                 numbers[var] = self._number(object())
@@ -77,7 +77,7 @@ class SameValues:
         for equation in jaxpr.eqns:
             operands = [self.number(len(self._numbers) - 1, atom) for atom in equation.invars]
             keys: Sequence[Hashable]
-            if jaxprs.is_collective(equation):
+            if operations.is_collective(equation):
                 keys = [("collective", collectives, n) for n in range(len(equation.outvars))]
                 collectives += 1
                 after = True
@@ -93,9 +93,9 @@ class SameValues:
         """Returns the key of each output of an equation."""
         outputs = range(len(equation.outvars))
         if self._derivatives:
-            whole = jaxprs.key(equation, operands)
+            whole = operations.key(equation, operands)
             return [(whole, output) for output in outputs]
-        return [jaxprs.output_key(equation, operands, output) for output in outputs]
+        return [operations.output_key(equation, operands, output) for output in outputs]
 
 
 def _inputs_of_different_shapes(groups: list[Group]) -> set[int]:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, final
 from jax.extend import core
 
 from distlab.errors import StructureError, ValueShapeError
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.ragged.same_values import SameValues
 from distlab.step.ragged.stages import (
     Atom,
@@ -26,7 +26,7 @@ Column: TypeAlias = tuple[Atom, ...]
 
 def divide(groups: list[Group]) -> Stages:
     """Divides a step into stages."""
-    collectives = [list(filter(jaxprs.is_collective, g.jaxpr.jaxpr.eqns)) for g in groups]
+    collectives = [list(filter(operations.is_collective, g.jaxpr.jaxpr.eqns)) for g in groups]
     _require_same_collectives(collectives)
     stages = _Schedule(groups, list(zip(*collectives, strict=True))).stages()
     _drop_unused(stages)
@@ -34,7 +34,7 @@ def divide(groups: list[Group]) -> Stages:
 
 
 def _require_same_collectives(collectives: list[list[Any]]) -> None:
-    names = [list(map(jaxprs.name, equations)) for equations in collectives]
+    names = [list(map(operations.name, equations)) for equations in collectives]
     if any(other != names[0] for other in names):
         counts_only = len({frozenset(own) for own in names if own}) == 1
         raise StructureError(
@@ -47,7 +47,7 @@ def _require_same_collectives(collectives: list[list[Any]]) -> None:
         operands = [[str(atom.aval.str_short()) for atom in e.invars] for e in equations]
         if any(other != operands[0] for other in operands):
             raise ValueShapeError(
-                f"{jaxprs.name(equations[0])} needs the same shapes on all replicas, got "
+                f"{operations.name(equations[0])} needs the same shapes on all replicas, got "
                 f"{' and '.join(str(o) for o in operands)}. Reduce over the batch first, or use "
                 "strategy.gather for values whose sizes differ."
             )
@@ -137,7 +137,7 @@ class _Schedule:
             if self._is_common(group, equation):
                 continue
             stage = max((self._own_stage(group, atom) for atom in equation.invars), default=0)
-            if jaxprs.has_effect(equation):  # effects keep their order
+            if operations.has_effect(equation):  # effects keep their order
                 stage = latest_effect = max(stage, latest_effect)
             stage_of[id(equation)] = stage
             stage_of.update(dict.fromkeys(equation.outvars, stage))
@@ -147,7 +147,7 @@ class _Schedule:
         found: list[tuple[Any, list[Column]]] = []
         collectives = iter(self._collectives)
         for equation in self._groups[group].jaxpr.jaxpr.eqns:
-            if jaxprs.is_collective(equation):
+            if operations.is_collective(equation):
                 operands = zip(*(e.invars for e in next(collectives)), strict=True)
                 found.append((equation, list(operands)))
             elif self._is_common(group, equation):
@@ -155,7 +155,7 @@ class _Schedule:
         return found
 
     def _is_common(self, group: int, equation: Any) -> bool:
-        if jaxprs.is_collective(equation):
+        if operations.is_collective(equation):
             return True
         numbers = [self._same.number(group, var) for var in equation.outvars]
         return bool(numbers) and self._same.common.issuperset(numbers)
@@ -222,7 +222,7 @@ def _keep_needed_own(stages: Stages, number: int, group: int, needed: set[Any]) 
     needed.update(variables(stages.given(number, group)))
     kept = []
     for equation in reversed(stage.equations[group]):
-        if jaxprs.has_effect(equation) or not needed.isdisjoint(equation.outvars):
+        if operations.has_effect(equation) or not needed.isdisjoint(equation.outvars):
             kept.append(equation)
             needed.difference_update(equation.outvars)
             needed.update(variables(equation.invars))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from distlab.step.functions.arrays import constant
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.flat import bind
 from distlab.values.distributed import Shape
 from distlab.values.padding import place_of
@@ -157,7 +157,7 @@ class Stages:
     ) -> list[jax.Array]:
         """Computes an own stage of one group."""
         for equation in self.own[number].equations[group]:
-            if jaxprs.is_replica_id(equation):
+            if operations.is_replica_id(equation):
                 outputs: list[Any] = [replica_id]
             else:
                 outputs = bind(equation, [read(atom, values) for atom in equation.invars])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from distlab.events import Doubt
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.review.causes import CausesOf, is_mirrored
 from distlab.step.review.loops import repeated_sums
@@ -88,7 +88,7 @@ def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
 def _random(causes: CausesOf, function: str) -> Iterator[Doubt]:
     states = {tuple(v.shape) for v in causes.local.written}
     states |= {causes.shapes[state.argument] for state in matched(causes)}
-    trains = bool(states) or jaxprs.collective_in(causes.local.jaxpr.jaxpr) is not None
+    trains = bool(states) or operations.collective_in(causes.local.jaxpr.jaxpr) is not None
     # Masks of weights and noise on their gradients have the shapes of what all replicas receive.
     leaves = zip(causes.shapes, causes.of_leaf, strict=True)
     states |= {shape for shape, why in leaves if why & causes.whole}
@@ -100,7 +100,7 @@ def _random(causes: CausesOf, function: str) -> Iterator[Doubt]:
             about="same_random",
             subject=function,
             because="",
-            source=jaxprs.user_line(first),
+            source=operations.user_line(first),
             numbers={"places": len({id(site) for site in flow.found})},
         )
 
@@ -124,7 +124,7 @@ def _means(causes: CausesOf, function: str, replicas: int) -> tuple[list[Doubt],
         about=f"{'sum' if about == 'sum' else 'mean'}_of_means",
         subject=function,
         because="",
-        source=jaxprs.user_line(flow.combined),
+        source=operations.user_line(flow.combined),
         numbers={"times": replicas, "examples": kinds[about].value},
     )
     return [doubt], kinds[about].value if about == "average" else 0
@@ -138,11 +138,11 @@ def _others(causes: CausesOf, function: str) -> Iterator[Doubt]:
     for one in flow.found:
         yield Doubt(
             about="sparse_gradient",
-            subject=jaxprs.user_line(one.site) or "a table",
+            subject=operations.user_line(one.site) or "a table",
             because=causes.named(one.tables),
-            source=jaxprs.user_line(one.site),
+            source=operations.user_line(one.site),
             numbers={"used_rows": one.used, "rows": one.rows, "bytes": one.bytes},
         )
     for repeated in repeated_sums(jaxpr):
-        line = jaxprs.user_line(repeated)
+        line = operations.user_line(repeated)
         yield Doubt(about="repeated_sum", subject=line or function, because="", source=line)

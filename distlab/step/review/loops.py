@@ -11,19 +11,19 @@ from typing import Any, final
 
 from jax.extend import core
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 
 
 def repeated_sums(jaxpr: Any) -> Iterator[Any]:
     """Yields the collectives in loops for which no collective or condition waits."""
     for equation in jaxpr.eqns:
         yield from _in_loop(equation)
-        for inner in jaxprs.inner_jaxprs(equation):
+        for inner in operations.inner_jaxprs(equation):
             yield from repeated_sums(inner)
 
 
 def _in_loop(equation: Any) -> Iterator[Any]:
-    scan, loop = jaxprs.scan(equation), jaxprs.while_loop(equation)
+    scan, loop = operations.scan(equation), operations.while_loop(equation)
     if scan is not None:
         body, before, carry = scan.body.jaxpr, scan.consts, scan.carry
     elif loop is not None:
@@ -74,13 +74,13 @@ class _Round:
 
     def _of(self, equation: Any, operands: list[bool]) -> list[bool]:
         depends = any(operands)
-        if jaxprs.is_collective(equation):
+        if operations.is_collective(equation):
             self.collectives.append(equation)
             self.waits = self.waits or depends
             return [True] * len(equation.outvars)
-        called = jaxprs.called(equation)
+        called = operations.called(equation)
         if called is not None:
             return self.walk(called.jaxpr, operands)
-        inside = jaxprs.calls_collective(equation)  # a loop or a branch
+        inside = operations.calls_collective(equation)  # a loop or a branch
         self.waits = self.waits or (inside and depends)
         return [depends or inside] * len(equation.outvars)

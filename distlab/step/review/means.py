@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isclose, prod
 from typing import Any, Final, Literal, NamedTuple, final
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes
 from distlab.step.jaxprs.flows import Flow
 
@@ -54,7 +54,7 @@ class Means(Flow[Mark]):
 
     def of_literal(self, literal: Any) -> Mark | None:
         """Marks numbers."""
-        value = jaxprs.number(literal)
+        value = operations.number(literal)
         return None if value is None else Mark("number", value)
 
     def visit(
@@ -63,18 +63,18 @@ class Means(Flow[Mark]):
         """Follows numbers, means, and what becomes of them."""
         del causes
         outputs = [out.aval for out in equation.outvars]
-        if jaxprs.is_collective(equation):
+        if operations.is_collective(equation):
             return self._combined(equation, marks, site)
         numbers = [m.value if m is not None and m.kind == "number" else None for m in marks]
         known = {m.kind: m for m in marks if m is not None and m.kind != "number"}
         if not known:
             return self._of_numbers(equation, numbers, outputs)
         if "sum" in known:
-            factor = jaxprs.scaled(equation, numbers)
+            factor = operations.scaled(equation, numbers)
             if factor is not None and isclose(abs(factor), 1 / self._replicas, rel_tol=_CLOSE):
                 return [Mark("average", known["sum"].value)]
-            self.adaptive = self.adaptive or jaxprs.is_root(equation)
-        elif "mean" in known and self._is_weight(jaxprs.scaled(equation, numbers)):
+            self.adaptive = self.adaptive or operations.is_root(equation)
+        elif "mean" in known and self._is_weight(operations.scaled(equation, numbers)):
             return []
         strongest = known.get("sum") or known.get("average") or known["mean"]
         return [strongest] * len(outputs)
@@ -98,7 +98,7 @@ class Means(Flow[Mark]):
         )
 
     def _combined(self, equation: Any, marks: list[Mark | None], site: Any) -> list[Mark | None]:
-        if not (jaxprs.is_marked(equation) or jaxprs.is_all_reduce(equation)):
+        if not (operations.is_marked(equation) or operations.is_all_reduce(equation)):
             return []
         totals: list[Mark | None] = []
         for out, mark in zip(equation.outvars, marks, strict=False):
@@ -123,10 +123,10 @@ class Means(Flow[Mark]):
         if count > 1 or any(number is None for number in numbers):
             return []
         if len(numbers) == 1:
-            factor = jaxprs.scaled(equation, [None])
+            factor = operations.scaled(equation, [None])
             return [] if factor is None else [Mark("number", first * factor)]
         if len(numbers) == 2:
-            factor = jaxprs.scaled(equation, [None, numbers[1]])
+            factor = operations.scaled(equation, [None, numbers[1]])
             return [] if factor is None else [Mark("number", first * factor)]
         return []
 
@@ -137,5 +137,5 @@ class Means(Flow[Mark]):
         the global batch size are the same: there the user has called `mean`.
         """
         if any(count == rows * self._replicas for rows in self._rows):
-            return jaxprs.is_of_mean(equation)
+            return operations.is_of_mean(equation)
         return any(count % rows == 0 for rows in self._rows)

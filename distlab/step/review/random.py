@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final, final
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes
 from distlab.step.jaxprs.flows import Flow
 
@@ -49,15 +49,15 @@ class SharedRandomness(Flow[Any]):
         """Marks what is drawn alike, and notes where it meets what differs."""
         own = [bool(why & ~self._trusted) for why in causes]
         shape = equation.outvars[0].aval.shape if equation.outvars else ()
-        if jaxprs.is_random(equation):
+        if operations.is_random(equation):
             shared = not any(own) and prod(shape) >= _FEWEST_NUMBERS
             return [site if shared else None] * len(equation.outvars)
         mark = next((mark for mark in marks if mark is not None), None)
         if mark is None:
             return []
-        if jaxprs.keeps_rows(equation):
+        if operations.keeps_rows(equation):
             return [mark]
-        if not jaxprs.is_by_element(equation):
+        if not operations.is_by_element(equation):
             return []
         meets = any(
             differs and atom.aval.shape == shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final, NamedTuple, final
 
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes
 from distlab.step.jaxprs.flows import Flow
 
@@ -65,25 +65,25 @@ class SparseGradients(Flow[Sparse]):
 
     def of_literal(self, literal: Any) -> Sparse | None:
         """Marks zeros."""
-        return Sparse(0) if jaxprs.number(literal) == 0 else None
+        return Sparse(0) if operations.number(literal) == 0 else None
 
     def visit(
         self, equation: Any, marks: list[Sparse | None], causes: list[Causes], site: Any
     ) -> list[Sparse | None]:
         """Follows zeros to which rows are added."""
-        if jaxprs.is_lookup(equation):
+        if operations.is_lookup(equation):
             shape = equation.invars[0].aval.shape
             self._tables[shape] = self._tables.get(shape, 0) | causes[0]
-        if jaxprs.is_collective(equation):
+        if operations.is_collective(equation):
             for atom, mark in zip(equation.invars, marks, strict=True):
                 self._note(atom.aval, mark, site)
             return []
         first = marks[0] if marks else None
-        added = jaxprs.added_rows(equation)
+        added = operations.added_rows(equation)
         if added is not None:
             return [] if first is None else [Sparse(first.rows + added, site)]
         if len(marks) == 1:
-            same_rows = jaxprs.is_by_element(equation) or jaxprs.keeps_rows(equation)
+            same_rows = operations.is_by_element(equation) or operations.keeps_rows(equation)
             zeros = first is not None and first.site is None
             return [first] if same_rows or zeros else []
         return self._scaled(equation, marks)
@@ -91,13 +91,13 @@ class SparseGradients(Flow[Sparse]):
     def _scaled(self, equation: Any, marks: list[Sparse | None]) -> list[Sparse | None]:
         """Returns the mark of a product with a number, or of a sum of two gradients."""
         shapes = [atom.aval.shape for atom in equation.invars]
-        if not jaxprs.is_by_element(equation):
+        if not operations.is_by_element(equation):
             return []
-        if jaxprs.is_addition(equation):
+        if operations.is_addition(equation):
             known = [mark for mark in marks if mark is not None]
             whole = len(known) == len(marks) == 2
             return [Sparse(sum(m.rows for m in known), known[-1].site)] if whole else []
-        if jaxprs.scaled(equation, [None, 1.0]) is None:
+        if operations.scaled(equation, [None, 1.0]) is None:
             return []
         large = [m for m, shape in zip(marks, shapes, strict=True) if prod(shape) > 1]
         return large if len(large) == 1 else []

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from distlab.events import Doubt
 from distlab.step.arguments.names import parent
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes, union
 from distlab.step.review.causes import (
     CausesOf,
@@ -118,7 +118,7 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
     seen = list(_operations(causes.local.jaxpr.jaxpr))
     if any(causes.own(why) for e in seen for why in causes.of_operands.get(id(e), ())):
         return
-    if any(jaxprs.is_replica_id(equation) for equation in seen):
+    if any(operations.is_replica_id(equation) for equation in seen):
         return
     assigned = any(is_mirrored(v) and is_inexact(v.dtype) for v in causes.local.written) or bool(
         matched(causes)
@@ -129,13 +129,13 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
         examples = why & whole
         examples = examples & ~passed_on or examples
         combined = _is_large_sum(equation)
-        trained = assigned and jaxprs.is_product(equation) and why & ~causes.whole
+        trained = assigned and operations.is_product(equation) and why & ~causes.whole
         if examples and (combined or trained):
             yield Doubt(
                 about="same_work",
                 subject=f"argument {causes.named(examples)}",
                 because=causes.named(examples),
-                source=jaxprs.user_line(equation),
+                source=operations.user_line(equation),
             )
             return
 
@@ -146,7 +146,7 @@ def _own_updates(causes: CausesOf, subject: str, own: Causes, out: Any) -> Doubt
         about="own_updates",
         subject=subject,
         because=causes.named(own),
-        source="" if made is None else jaxprs.user_line(made),
+        source="" if made is None else operations.user_line(made),
     )
 
 
@@ -165,7 +165,7 @@ def _combines(causes: CausesOf) -> bool:
 
 
 def _is_large_sum(equation: Any) -> bool:
-    return jaxprs.is_collective(equation) and any(
+    return operations.is_collective(equation) and any(
         prod(atom.aval.shape) > 1 for atom in equation.invars
     )
 
@@ -187,7 +187,7 @@ def _passed_on(causes: CausesOf) -> Causes:
 def _operations(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield equation
-        for inner in jaxprs.inner_jaxprs(equation):
+        for inner in operations.inner_jaxprs(equation):
             yield from _operations(inner)
 
 
@@ -217,9 +217,9 @@ def _is_sum_with(jaxpr: Any, out: Any, old: Any) -> bool:
     made = next((e for e in jaxpr.eqns if out in e.outvars), None)
     if made is None:
         return False
-    called = jaxprs.called(made)
+    called = operations.called(made)
     if called is None:
-        return jaxprs.is_addition(made) and any(atom is old for atom in made.invars)
+        return operations.is_addition(made) and any(atom is old for atom in made.invars)
     inner = called.jaxpr
     result = inner.outvars[made.outvars.index(out)]
     olds = [v for v, atom in zip(inner.invars, made.invars, strict=False) if atom is old]
