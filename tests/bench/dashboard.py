@@ -274,7 +274,7 @@ def measure_memory(viewers: int, replicas: int, rate: int) -> None:
                 with watching(both[0].url, viewers):
                     time.sleep(10)
                     most = both[0].costs()["memory"]
-                time.sleep(20)  # sessions that were left end after 5 s
+                time.sleep(45)  # sessions that were left end after 30 s
                 after = [served.costs()["memory"] for served in both]
                 mine, others = (new / old for new, old in zip(after, before, strict=True))
                 say(f"after the {wave} {viewers} left, of before", {
