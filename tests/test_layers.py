@@ -47,7 +47,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "values": ("text", "errors", "user_code", "events", "devices", "processes"),
     "context": ("text", "errors", "user_code", "devices", "values"),
     "variables": (
-        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
+        *(
+            "text",
+            "errors",
+            "uncopied",
+            "user_code",
+            "events",
+            "devices",
+            "processes",
+            "values",
+            "context",
+        ),
     ),
     "nest": ("text", "errors", "values", "variables"),
     "collectives": (
@@ -177,7 +187,7 @@ ALSO_USES = {
     "integrations.mlflow": {"mlflow"},
     "integrations.orbax": {"flax", "google_crc32c", "orbax"},
     "integrations.wandb": {"wandb"},
-    "dashboard": {"bokeh", "panel", "tornado"},
+    "dashboard": {"bokeh", "panel", "prometheus_client", "tornado"},
     "demo": {"sklearn"},
     "cli": {"packaging"},
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import anywidget
 import traitlets
 
 from distlab.charts import theme
-from distlab.widgets._explorer import Control
 from distlab.widgets._front_end import file_text, let_messages_pass
 
 
@@ -19,13 +19,16 @@ class ExplorerWidget(anywidget.AnyWidget):
     _css = theme.css_within(".distlab-explorer") + file_text("explorer.css")
 
     host = traitlets.Unicode().tag(sync=True)
-    controls: traitlets.List[Control] = traitlets.List().tag(sync=True)
+    controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
     chosen = traitlets.Dict().tag(sync=True)
     picture = traitlets.Unicode().tag(sync=True)
     answered = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self, host: str, controls: list[Control], choose: Callable[[str, object], None]
+        self,
+        host: str,
+        controls: Sequence[Mapping[str, object]],
+        choose: Callable[[str, object], None],
     ) -> None:
         super().__init__(host=host, controls=controls)
         let_messages_pass(self)

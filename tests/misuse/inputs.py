@@ -26,7 +26,7 @@ def a_distributed_dataset_that_is_distributed_again(w: World) -> None:
     w.strategy.experimental_distribute_dataset(once)
 
 
-@misuse(errors.StructureError, "must have arrays of numbers", "b'a'", "Make numbers of them")
+@misuse(errors.StructureError, "must have arrays of numbers", "b'a'", "array.astype")
 def texts_as_arguments_of_a_step(w: World) -> None:
     texts = Dataset.from_tensor_slices(np.array(["a", "b", "c", "d"])).batch(4)
     for batch in w.strategy.experimental_distribute_dataset(texts):
@@ -50,7 +50,7 @@ def a_function_of_values_without_a_parameter(w: World) -> None:
     w.strategy.experimental_distribute_values_from_function(lambda: 3)  # type: ignore[misc, arg-type]
 
 
-@misuse(errors.ArgumentValueError, "a multiple of num_replicas", "got 10", "Use 8 or 12")
+@misuse(errors.ArgumentValueError, "a multiple of num_replicas", "got 10", "Use a multiple")
 def a_batch_size_that_does_not_divide(w: World) -> None:
     dl.InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(10)
 

@@ -19,7 +19,6 @@ import distlab as dl
 from distlab import io
 from distlab.data import Dataset
 from distlab.errors import DistlabError
-from distlab.experimental import partitioners
 from tests.misuse.world import World, has_remedy, names
 
 pytestmark = pytest.mark.timeout(240)  # no misuse may hang
@@ -213,9 +212,6 @@ ROWS_OF: Final[dict[str, dict[str, Call]]] = {
         "Dataset.shard": lambda _, v: EIGHT.shard(v, 0),
         "Dataset.interleave": lambda _, v: EIGHT.interleave(lambda _: EIGHT, block_length=v),
         "use_cpu_devices": lambda _, v: dl.use_cpu_devices(v),
-        "FixedShardsPartitioner": lambda _, v: partitioners.FixedShardsPartitioner(v)(
-            (4, 2), "float32"
-        ),
         "CheckpointManager.max_to_keep": lambda w, v: dl.train.CheckpointManager(
             _checkpoint(w), w.folder, max_to_keep=v
         ),
