@@ -300,7 +300,7 @@ def test_dependencies_have_a_lowest_and_a_first_untested_version() -> None:
 
 
 def test_doctor_reports_every_dependency_of_users() -> None:
-    for_developers = {"test", "docs", "dev", "binder", "all"}
+    for_developers = {"test", "docs", "dev", "binder", "all", "demo"}
     lines = map(Requirement, metadata.requires("distlab") or ())
     wanted = {
         line.name

@@ -41,7 +41,7 @@ EXTRAS = {
     "flax": ("flax",),
     "checkpoint": ("orbax-checkpoint", "flatbuffers"),
     "cluster": ("distributed", "cloudpickle", "ipyparallel"),
-    "loggers": ("mlflow-skinny", "wandb"),
+    "loggers": ("mlflow-skinny", "wandb", "pillow"),
 }
 
 
