@@ -45,7 +45,7 @@ def split(library: NnxObjects, objects: list[Any]) -> Any:
 CHANGES: dict[str, Callable[[Any], object]] = {
     "sharing": lambda model: setattr(model, "shared", nnx.Param(jnp.zeros(2))),
     "an attribute": lambda model: setattr(model.linear, "extra", 3),
-    "a layer": lambda model: setattr(model, "linear", nnx.Linear(2, 2, rngs=nnx.Rngs(1))),
+    "a layer": lambda model: setattr(model, "linear", nnx.Linear(2, 3, rngs=nnx.Rngs(1))),
     "a kind": lambda model: model.parts.__setitem__(0, nnx.BatchStat(jnp.ones(1))),
     "a mode": lambda model: model.eval(),
     "metadata": lambda model: model.linear.kernel.set_metadata("tag", "new"),
