@@ -169,8 +169,8 @@ def number_of(folder: str, name: str | None = None) -> int | None:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Returns whether a path is that of a checkpoint."""
-    return (path / _METADATA).is_file()
+    """Returns whether a path is that of a checkpoint, other than those Orbax writes for others."""
+    return (path / _METADATA).is_file() and (path / "objects").is_dir()
 
 
 def _time_of(path: Path) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 import distlab as dl
@@ -161,6 +162,16 @@ def test_a_folder_without_a_checkpoint_has_no_variables(tmp_path: Path) -> None:
             read(tmp_path)
         with pytest.raises(NotFoundError, match="There is no checkpoint"):
             read(tmp_path / "missing")
+
+
+def test_checkpoints_of_orbax_itself_are_left_alone(tmp_path: Path) -> None:
+    ocp.PyTreeCheckpointer().save(tmp_path / "ckpt-9", {"x": np.ones(2)})
+    _, manager = managed(tmp_path, max_to_keep=1)
+    assert manager.latest_checkpoint is None
+    for _ in range(2):
+        manager.save()
+    assert names(manager) == ["ckpt-2"]
+    assert (tmp_path / "ckpt-9").exists()
 
 
 def test_a_damaged_checkpoint_is_not_taken_for_a_folder_of_others(tmp_path: Path) -> None:
