@@ -10,42 +10,44 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import jax
 
 _BYTES: Final = 4 << 20
-_SOCKETS: Final = Path("/proc/self/fd")
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def settle(outputs: Any) -> None:
     """Waits for the first run of a program, and widens the connections that it has opened."""
-    if sys.platform == "linux" and jax.local_devices()[0].platform == "cpu":
+    if jax.local_devices()[0].platform == "cpu":
         jax.block_until_ready(outputs)
         widen()
 
 
 def widen() -> int:
-    """Gives each TCP connection of this process a send buffer of 4 MiB."""
-    return sum(_widened(int(entry.name)) for entry in list(_SOCKETS.iterdir()))
+    """Gives each TCP connection of this process a send buffer of 4 MiB; returns their number."""
+    count = 0
+    for one in tcp_sockets():
+        with suppress(OSError):  # it listens
+            one.getpeername()
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _BYTES:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BYTES)
+            count += 1
+    return count
 
 
-def _widened(descriptor: int) -> bool:
-    try:
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            return False
-        connection = socket.socket(fileno=os.dup(descriptor))
-    except OSError:  # it was closed meanwhile
-        return False
-    with connection:
-        if connection.family not in (socket.AF_INET, socket.AF_INET6):
-            return False
-        try:
-            connection.getpeername()
-            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _BYTES:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BYTES)
-        except OSError:  # a socket that listens
-            return False
-    return True
+def tcp_sockets() -> Iterator[socket.socket]:
+    """Yields an object of its own for each TCP socket of this process; none except on Linux."""
+    names = os.listdir(_DESCRIPTORS) if _DESCRIPTORS.is_dir() else []  # noqa: PTH208 - of numbers
+    for name in names:
+        with suppress(OSError):  # it was closed meanwhile
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                of_internet = one.family in (socket.AF_INET, socket.AF_INET6)
+                if of_internet and one.type == socket.SOCK_STREAM:
+                    yield one

@@ -10,7 +10,6 @@ those of the program, in another order on each worker.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, final
 
@@ -32,8 +31,10 @@ from distlab.processes.group import ProcessGroup, Worker
 _AHEAD: Final = 2
 """Steps that are read ahead, so that the program does not wait for the workers' agreement."""
 _STRINGS: Final = "str"
-_SLICE_SECONDS: Final = 0.2
-"""The time after which a wait looks for an end of the reading, or a lost worker."""
+_REMEDY: Final = (
+    "All workers take each step together. Run the same loop on each, and give "
+    "communication_options a larger timeout_seconds where one is only slow."
+)
 
 
 class _Introduction(msgspec.Struct, frozen=True):
@@ -366,8 +367,7 @@ class Rounds:
         processes, number = self.processes, self._round
         place, own = f"{self._place}/{number}/", processes.index
         processes.kv.set(f"{place}{own}", message.decode())
-        limit = processes.timeout
-        until = None if limit is None else time.monotonic() + limit
+        until = processes.until()
         try:
             found = [
                 message
@@ -388,23 +388,13 @@ class Rounds:
         self._closed = True
 
     def _awaited(self, key: str, worker: Worker, until: float | None) -> bytes:
-        while not self._closed:
-            self.processes.check()
-            text = self.processes.kv.awaited(key, _SLICE_SECONDS)
-            if text is not None:
-                return text.encode()
-            if self.processes.has_left(worker) and self.processes.kv.find(key) is None:
-                raise self._error(worker, "Its program has ended without reading")
-            if until is not None and time.monotonic() >= until:
-                seconds = f"{self.processes.timeout:g} seconds"
-                raise self._error(worker, f"It did not come within {seconds} to reading")
-        raise StopIteration
-
-    def _error(self, worker: Worker, what: str) -> WorkerError:
-        return WorkerError(
-            worker.name,
-            worker.host,
-            f"{what} batch {self._round} of a distributed dataset, and all workers take each step "
-            "together. Run the same loop on each, and give communication_options a larger "
-            "timeout_seconds where one is only slow.",
+        place = f"batch {self._round} of a distributed dataset"
+        text = self.processes.awaited(
+            key, worker, place, until, remedy=_REMEDY, check=self._require_open
         )
+        return text.encode()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StopIteration
+        self.processes.check()

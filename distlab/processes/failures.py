@@ -1,4 +1,4 @@
-"""What a process tells the others when it fails, and what they make of it."""
+"""Failures of processes: published by the one that fails, explained by the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-from distlab.devices import in_flight, jax_internals
+import jax
+
+from distlab.devices import in_flight
 from distlab.errors import ClusterError, ProgramOrderError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import LEFT, RAISED, ProcessGroup
@@ -25,30 +27,30 @@ ALIVE: Final = "alive"
 """The folder in which each process shows that it lives, with the number of its steps."""
 
 PARTED: Final = "parted"
-"""The key under which a process says that it left the chief's order of programs, as the
-arguments of a `ProgramOrderError`."""
+"""The key of a departure from the chief's order of programs: the arguments of a
+`ProgramOrderError`."""
 
 _MOST_TEXT: Final = 2000
 _KNOWN_SECONDS: Final = 2.0
-"""How long an error of a collective waits for its cause, which a watcher learns in 0.1 s."""
+"""An error of a collective waits so long for its cause, which a watcher learns in 0.1 s."""
 _POLL_SECONDS: Final = 0.01
 _IN_TIME: Final = ("timed out", "timeout", "deadline")
 _OF_COLLECTIVES: Final = ("gloo", "nccl", "collective")
 
 
 def publish(message: str) -> None:
-    """Tells the other processes that this one has failed. Does nothing where there are none.
+    """Notes for all that this process has failed. Does nothing in a program of one process.
 
-    Their steps that wait for this process end with a `WorkerError` that has the message.
+    Steps of others that wait for this process end with a `WorkerError` that has the message.
     """
     own = group.current()
     if own is not None:
-        tell(own, FAILED, own.index, message)
+        note(own, FAILED, own.index, message)
 
 
-def tell(own: ProcessGroup, folder: str, index: int, message: str) -> None:
+def note(own: ProcessGroup, folder: str, index: int, message: str) -> None:
     """Notes something about a process for all; what was noted first stays."""
-    with suppress(ClusterError):  # another process told it, or nobody is there to be told
+    with suppress(ClusterError):  # another process noted it, or the service is gone
         own.kv.set(f"{folder}/{index}", message[:_MOST_TEXT])
 
 
@@ -66,9 +68,9 @@ def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
     """Returns what happened to the process for which a collective failed."""
     until = time.monotonic() + _KNOWN_SECONDS
     while own.failure is None:
-        # In this order: a process says that it has failed before it says that it has left.
+        # In this order: a process notes its failure before its leave.
         left = own.kv.below(LEFT)
-        found = told(own)
+        found = noted(own)
         if found is not None:
             own.fail(found)
         elif left or time.monotonic() > until:
@@ -78,8 +80,8 @@ def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
     return copy.copy(own.failure)
 
 
-def told(own: ProcessGroup) -> WorkerError | None:
-    """Returns the failure that was told, by the process or by one that found it lost.
+def noted(own: ProcessGroup) -> WorkerError | None:
+    """Returns the failure that was noted, by the process or by one that found it lost.
 
     Processes that parted fail by it in the end, so it comes first.
     """
@@ -96,7 +98,7 @@ def told(own: ProcessGroup) -> WorkerError | None:
 def _of_collective(error: Exception) -> bool:
     """Returns whether JAX reports a failed exchange; it does so by several types."""
     text = str(error).lower()
-    if isinstance(error, jax_internals.RuntimeFailure):
+    if isinstance(error, jax.errors.JaxRuntimeError):
         return any(word in text for word in _OF_COLLECTIVES)
     return isinstance(error, ValueError) and "gloo " in text
 
@@ -134,7 +136,7 @@ def watch_uncaught_errors() -> None:
 
 
 _before = [sys.excepthook]
-"""What Python would have called, as the last element."""
+"""The hooks of Python before, the present one last."""
 
 _before_in_thread = [threading.excepthook]
 """The same for threads beside the main one."""
@@ -146,8 +148,8 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
         # This process is not the one that failed: it passes on which one did.
         for worker in own.workers:
             if worker.name == error.worker:
-                tell(own, FAILED, worker.index, error.message)
-        tell(own, LEFT, own.index, "")
+                note(own, FAILED, worker.index, error.message)
+        note(own, LEFT, own.index, "")
     else:
         publish("".join(traceback.format_exception_only(error)).strip())
     _before[-1](kind, error, trace)
@@ -160,5 +162,5 @@ def _uncaught_in_thread(raised: threading.ExceptHookArgs) -> None:
     if own is not None and error is not None and not isinstance(error, SystemExit | WorkerError):
         text = "".join(traceback.format_exception_only(error)).strip()
         name = raised.thread.name if raised.thread is not None else "a thread"
-        tell(own, RAISED, own.index, f"Before, its thread {name!r} had raised {text}")
+        note(own, RAISED, own.index, f"Before, its thread {name!r} had raised {text}")
     _before_in_thread[-1](raised)

@@ -1,4 +1,4 @@
-"""Errors that one process tells the others, which raise them, too."""
+"""Errors of one process that the others raise, too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def fault_of(error: Exception) -> Fault:
-    """Returns an error as other processes are told of it."""
+    """Returns an error as it is sent to other processes."""
     return Fault(type(error).__name__, shown_text(error))
 
 

@@ -2,10 +2,10 @@
 
 JAX has no way to end a collective that waits for a process which will never come. When its
 connections are shut, it fails at once. Gloo listens at one address a process; a connection of
-Gloo has such an address at one of its ends, which tells it from the program's other ones.
+Gloo has such an address at one of its ends, which the program's other ones have not.
 
 Gloo forgets what it is about to send when the other end is closed just then, and its collective
-waits for ever. So each process shuts its connections for reading alone, and keeps them open until
+never ends. So each process shuts its connections for reading alone, and keeps them open until
 the others had the time to do the same.
 """
 
@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, TypeAlias
+
+from distlab.devices.connections import tcp_sockets
 
 Address: TypeAlias = tuple[str, int]
 
-_DESCRIPTORS = Path("/proc/self/fd")
 _OPEN_SECONDS: Final = 1.0
-"""How long a connection that was shut stays open; other processes shut theirs within 0.1 s."""
+"""A connection that was shut stays open: other processes shut theirs within 0.1 s."""
 
 _shut: dict[int, socket.socket] = {}
 """An own object for each connection that was shut, by its inode: it is open although Gloo has
@@ -35,7 +33,7 @@ _shut_at = 0.0
 def listening() -> set[Address]:
     """Returns the addresses at which this process listens for TCP connections."""
     found = set()
-    for one in _tcp_sockets():
+    for one in tcp_sockets():
         with suppress(OSError):
             if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 found.add(_plain(one.getsockname()))
@@ -50,7 +48,7 @@ def shut(addresses: set[Address]) -> int:
     """
     global _shut_at
     count = 0
-    for one in _tcp_sockets():
+    for one in tcp_sockets():
         with suppress(OSError):  # it listens, or was closed meanwhile
             ends = {_plain(one.getpeername()), _plain(one.getsockname())}
             inode = os.fstat(one.fileno()).st_ino
@@ -71,22 +69,6 @@ def close() -> None:
         time.sleep(max(0.0, _shut_at + _OPEN_SECONDS - time.monotonic()))
     while _shut:
         _shut.popitem()[1].close()
-
-
-def _tcp_sockets() -> Iterator[socket.socket]:
-    """Yields an object of its own for each TCP socket of this process."""
-    if not _DESCRIPTORS.is_dir():  # Linux alone has it
-        return
-    for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - names of numbers
-        with suppress(OSError):  # it was closed meanwhile
-            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                continue
-            with socket.socket(fileno=os.dup(int(name))) as one:
-                if one.type == socket.SOCK_STREAM and one.family in (
-                    socket.AF_INET,
-                    socket.AF_INET6,
-                ):
-                    yield one
 
 
 def _plain(name: tuple[str, ...] | tuple[str, int]) -> Address:

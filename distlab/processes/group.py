@@ -6,6 +6,7 @@ import copy
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -26,7 +27,7 @@ RAISED: Final = "raised"
 """The folder that has, by process, the first error which a thread beside the main one raised."""
 
 _SLICE_SECONDS: Final = 0.5
-"""How long a wait lasts before it looks whether a process was lost, or Ctrl-C pressed."""
+"""A wait looks this often for a lost process, and for Ctrl-C."""
 
 
 @final
@@ -68,7 +69,7 @@ class ProcessGroup:
       generation: How often the cluster was started anew before.
       links: Open connections: the chief's to each other process, in order; of any other
         process the one to the chief. They close when a process ends.
-      timeout: The seconds that a wait without a limit of its own lasts; None for ever.
+      timeout: The seconds that a wait without a limit of its own lasts; None for no limit.
 
     Attributes:
       index: The number of this process, from 0; process 0 is the chief.
@@ -76,7 +77,7 @@ class ProcessGroup:
       generation: How often the cluster was started anew before.
       links: The open connections.
       kv: The key-value store of this generation.
-      timeout: The seconds that a wait without a limit of its own lasts; None for ever.
+      timeout: The seconds that a wait without a limit of its own lasts; None for no limit.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class ProcessGroup:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the chief: process 0, which saves and whose values begin."""
+        """True for process 0, the chief, which saves and whose values begin."""
         return self.index == 0
 
     @property
@@ -125,7 +126,7 @@ class ProcessGroup:
 
     @property
     def failure(self) -> WorkerError | None:
-        """What went wrong in another process, once a watcher knows it."""
+        """The error of another process, once a watcher knows it."""
         return self._failure
 
     def fail(self, error: WorkerError) -> None:
@@ -135,7 +136,7 @@ class ProcessGroup:
             dispatch_order.refuse(error)
 
     def check(self) -> None:
-        """Raises what `fail` was told."""
+        """Raises the error of another process, if there is one."""
         if self._failure is not None:
             raise copy.copy(self._failure)
 
@@ -144,10 +145,10 @@ class ProcessGroup:
         return self.kv.find(f"{LEFT}/{worker.index}") is not None
 
     def lost(self, worker: Worker, message: str) -> WorkerError:
-        """Returns the error that says what happened to a process.
+        """Returns the error for a lost process.
 
         An error in a thread of its own does not end a process, but may be why it does not come:
-        the message tells of it.
+        the message has it, too.
         """
         raised = self.kv.find(f"{RAISED}/{worker.index}")
         return WorkerError(worker.name, worker.host, f"{message} {raised}" if raised else message)
@@ -164,20 +165,20 @@ class ProcessGroup:
 
     def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
         """Returns the texts that all processes pass, in process order."""
-        number = self.tell(name, text)
+        number = self.send(name, text)
         place = f"exchange/{name}/{number}/"
-        until = self._until(timeout)
+        until = self.until(timeout)
         texts = [
             text
             if worker.index == self.index
-            else self._awaited(f"{place}{worker.index}", worker, f"{name} {number}", until)
+            else self.awaited(f"{place}{worker.index}", worker, f"{name} {number}", until)
             for worker in self.workers
         ]
         if number:  # all have passed this text, so they have read the one before it
             self.kv.delete(f"exchange/{name}/{number - 1}/{self.index}")
         return texts
 
-    def tell(self, name: str, text: str) -> int:
+    def send(self, name: str, text: str) -> int:
         """Takes part in an exchange without waiting for the texts of the others."""
         number = self.next_number(name)
         self.kv.set(f"exchange/{name}/{number}/{self.index}", text)
@@ -193,29 +194,45 @@ class ProcessGroup:
         if self.is_chief:
             self.kv.set(key, text or "")
             return text or ""
-        return self._awaited(key, self.workers[0], f"{name} {number}", self._until(timeout))
+        return self.awaited(key, self.workers[0], f"{name} {number}", self.until(timeout))
 
     def barrier(self, name: str, timeout: float | None = None) -> None:
         """Waits until all processes have called it."""
         self.exchange(f"barrier {name}", "", timeout)
 
-    def _until(self, timeout: float | None) -> float | None:
+    def until(self, timeout: float | None = None) -> float | None:
+        """Returns the end of a wait that begins now, as `time.monotonic` counts; None for none."""
         seconds = self.timeout if timeout is None else timeout
         return None if seconds is None else time.monotonic() + seconds
 
-    def _awaited(self, key: str, worker: Worker, what: str, until: float | None) -> str:
+    def awaited(
+        self,
+        key: str,
+        worker: Worker,
+        place: str,
+        until: float | None,
+        *,
+        remedy: str = "",
+        check: Callable[[], None] | None = None,
+    ) -> str:
+        """Returns the text that a worker stores: the one wait on the key-value store.
+
+        It ends with a `WorkerError` that has `remedy` once the worker, or another one, is lost,
+        once the worker's program has ended, and at `until`. `check` may raise another error.
+        """
+        check = check or self.check
         while True:
-            self.check()
+            check()
             left = _SLICE_SECONDS if until is None else until - time.monotonic()
             text = self.kv.awaited(key, max(0.001, min(left, _SLICE_SECONDS)))
             if text is not None:
                 return text
             if self.has_left(worker) and self.kv.find(key) is None:
-                raise self.lost(
-                    worker, f'Its program has ended, and this one waits for it at "{what}".'
-                )
+                ended = f'Its program has ended, and this one waits for it at "{place}".'
+                raise self.lost(worker, f"{ended} {remedy}".rstrip())
             if until is not None and time.monotonic() >= until:
-                raise self.lost(worker, f'It did not come to "{what}" in time.')
+                late = f'It did not come to "{place}" in time.'
+                raise self.lost(worker, f"{late} {remedy}".rstrip())
 
     def __repr__(self) -> str:
         """Names this process."""

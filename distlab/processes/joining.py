@@ -15,26 +15,27 @@ from collections.abc import Sequence
 from typing import Final
 
 import jax
+import jax.extend.backend
 
 from distlab.devices import in_flight, jax_internals, selection, thread_pool
 from distlab.errors import BackendStartedError, ClusterError, ProgramOrderError, WorkerError
 from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
+from distlab.processes.notices import notice
 from distlab.processes.order_guard import OrderGuard
-from distlab.processes.told_waits import tell
 from distlab.processes.watching import Watcher
 
 START_SECONDS: Final = 300.0
-"""How long a process waits for the others to start; `DISTLAB_START_SECONDS` sets another limit."""
+"""The limit of waits for the others' start; `DISTLAB_START_SECONDS` sets another one."""
 
 _HEARTBEAT_SECONDS: Final = 30
 _CONNECT_SECONDS: Final = 60
 _SHUTDOWN_SECONDS: Final = 10
 _END_SECONDS: Final = 60.0
-"""How long the chief, which serves the others, stays for those that still run at its end."""
+"""The chief, which serves the others, stays so long for those that still run at its end."""
 _END_AFTER_ERROR_SECONDS: Final = 30.0
-"""The same after an error: the others are told at once, and may save before they end."""
+"""The same after an error: the others learn of it at once, and may save before they end."""
 _LOST_SECONDS: Final = 3.0
 """The same for the process that failed: it ends now, unless it was stopped."""
 _SILENT_SECONDS: Final = 5.0
@@ -103,8 +104,8 @@ def join(
     _register_end()
     failures.watch_uncaught_errors()
     jax_internals.explain_failures(failures.explain)
-    told = made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
-    of_all = {(host, port) for text in told for host, port in json.loads(text)}
+    texts = made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
+    of_all = {(host, port) for text in texts for host, port in json.loads(text)}
     _watchers.extend([Watcher(made, of_all), OrderGuard(made)])
     _require_equal_numbers(made)
     return made
@@ -124,7 +125,7 @@ def leave(seconds: float = _END_SECONDS) -> None:
     if left.is_chief and not _is_hosted():
         _await_others(left, seconds)
     jax.distributed.shutdown()
-    jax_internals.clear_backends()
+    jax.extend.backend.clear_backends()
     in_flight.begin_anew()  # what failed in the old generation must not fail in the new one
     gloo_sockets.close()
     for link in left.links:  # which the chief awaits
@@ -151,7 +152,7 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
         if time.monotonic() > told_after:
             told_after = until
             names = ", ".join(worker.name for worker, _ in remaining)
-            tell(f"the chief has ended, and waits for {names}.")
+            notice(f"the chief has ended, and waits for {names}.")
         time.sleep(_POLL_SECONDS)
 
 
@@ -176,10 +177,10 @@ def _at_end() -> None:
 
 
 def _stop_watching(left: ProcessGroup) -> None:
-    """Says that this process comes to no further collective."""
+    """Notes for all that this process comes to no further collective."""
     while _watchers:
         _watchers.pop().stop()
-    failures.tell(left, LEFT, left.index, "")
+    failures.note(left, LEFT, left.index, "")
 
 
 def _is_hosted() -> bool:
@@ -224,7 +225,7 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
         )
     jax.config.update("jax_enable_recoverability", True)  # else a lost worker ends all others
     with contextlib.suppress(AttributeError):
-        # Its handler swallows SIGTERM; a program that saves when it is told to leave asks for it.
+        # Its handler swallows SIGTERM; a program that saves when it has to leave asks for it.
         jax.config.update("jax_enable_preemption_service", False)
     threads = thread_pool.needed(max(cpu_devices, 2))
     if thread_pool.size(cpu_devices) < threads:

@@ -35,16 +35,6 @@ class KeyValues:
                 "is stored once, unless overwrite is True."
             ) from error
 
-    def get(self, key: str, timeout: float) -> str:
-        """Returns a text, and waits until it is there."""
-        text = self.awaited(key, timeout)
-        if text is None:
-            raise ClusterError(
-                f"No process has stored the key {key!r} within {timeout:g} seconds. Look whether "
-                "all processes still run."
-            )
-        return text
-
     def awaited(self, key: str, timeout: float) -> str | None:
         """Returns a text, and waits until it is there; None when the time is over."""
         try:

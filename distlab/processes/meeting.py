@@ -2,8 +2,7 @@
 
 JAX aborts a process whose peers do not come. Here each process says who it is, and the chief
 answers all of them at once: with the list of all, or with what is wrong, which is an error that
-names the one that is missing. The connections stay open; one that closes tells that a process
-has ended.
+names the one that is missing. The connections stay open; one closes when its process ends.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from distlab.errors import ClusterError
-from distlab.processes.told_waits import told
+from distlab.processes.notices import announced
 
 Link: TypeAlias = socket.socket
 """An open connection to another process."""
 
 Hello: TypeAlias = dict[str, Any]
-"""What a process says of itself; its `index` and what must be the same in all."""
+"""The introduction of a process: its `index`, and what must be the same in all."""
 
 
 class Service(NamedTuple):
-    """Where the coordination service is.
+    """The addresses of the coordination service.
 
     Attributes:
       address: The `host:port` at which processes reach it.
@@ -42,14 +41,14 @@ class Service(NamedTuple):
 _RETRY_SECONDS: Final = 0.1
 _HELLO_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 15.0
-"""How much longer than the chief another process waits, so that the chief's answer arrives."""
+"""Others wait longer than the chief by this, so that the chief's answer arrives."""
 _MOST_BYTES: Final = 1 << 20
 
 
 def as_chief(
     address: str, hello: Hello, names: list[str], seconds: float
 ) -> tuple[list[Hello], list[Link], Service]:
-    """Waits for all other processes, and tells them where the coordination service will be."""
+    """Waits for all other processes, and sends them the coordination service's address."""
     until = time.monotonic() + seconds
     present: dict[int, tuple[Hello, Link]] = {}
 
@@ -63,7 +62,7 @@ def as_chief(
         listener = opened.enter_context(_listening(address))
         reached: list[Link] = []
         try:
-            with told(waits_for, seconds):
+            with announced(waits_for, seconds):
                 for other, link in _arrivals(listener, until):
                     reached.append(opened.enter_context(link))
                     _require_fit(hello, other, names, present)
@@ -97,7 +96,7 @@ def as_worker(address: str, hello: Hello, seconds: float) -> tuple[list[Hello], 
     until = time.monotonic() + seconds
     failure: object = "nobody listens there"
     awaited = f"the chief to listen at {address}"
-    with told(lambda: awaited, seconds):
+    with announced(lambda: awaited, seconds):
         while time.monotonic() < until:
             try:
                 link = socket.create_connection(_parts(address), timeout=_HELLO_SECONDS)
@@ -173,7 +172,7 @@ def _require_fit(
     index, host = other["index"], other.get("host")
     if not 0 < index < len(names):
         raise ClusterError(
-            f"The processes besides the chief are {names[1:]}, and one on {host} says that it is "
+            f"The processes besides the chief are {names[1:]}, and one on {host} is "
             f"number {index}. Start each task once, with the same cluster in TF_CONFIG."
         )
     known = present.get(index)

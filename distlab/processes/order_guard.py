@@ -1,9 +1,9 @@
 """Compares the order in which the processes hand programs over to their devices.
 
 A collective meets whichever collective the other processes are at. Where the processes hand over
-different programs, numbers are silently wrong, or all wait for ever. So the chief passes on which
-programs it hands over, in order, and each other process compares them with its own, in a thread
-of its own. Where they part, it says so, and the watchers of all processes learn the step.
+different programs, numbers are silently wrong, or all deadlock. So the chief passes on the programs
+that it hands over, in order, and each other process compares them with its own, in a thread of its
+own. The first difference is a `ProgramOrderError` in all processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distlab.threads import Thread
 
 _TICK_SECONDS: Final = 0.25
 _KEPT_CHUNKS: Final = 2000
-"""How many messages of the chief stay for processes that are late: those of 8 minutes."""
+"""The messages of the chief that stay for processes that are late: those of 8 minutes."""
 
 
 @final
@@ -105,8 +105,8 @@ class OrderGuard:
                     f"{self._compared} it ran {own.name} {what}. What was computed from there on "
                     "is not to be trusted. Call run, reduce and gather alike on all workers."
                 )
-                told = json.dumps([worker.name, worker.host, message, self._compared])
+                parted = json.dumps([worker.name, worker.host, message, self._compared])
                 with contextlib.suppress(ClusterError):  # another one parted first
-                    self._processes.kv.set(PARTED, told)
+                    self._processes.kv.set(PARTED, parted)
                 self._stop.set()
                 return

@@ -1,4 +1,4 @@
-"""A thread that learns which other process is lost, and ends the steps that wait for it.
+"""A thread that finds lost processes, and ends the steps that wait for them.
 
 Ten times a second it reads what others have published of their failures, looks whether the
 connections to the chief are open, and twice a second it shows that this process lives.
@@ -13,7 +13,7 @@ from typing import Final
 from distlab.devices import in_flight
 from distlab.errors import DistlabError
 from distlab.processes import gloo_sockets, meeting
-from distlab.processes.failures import ALIVE, FAILED, tell, told
+from distlab.processes.failures import ALIVE, FAILED, note, noted
 from distlab.processes.gloo_sockets import Address
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.threads import Thread
@@ -21,11 +21,11 @@ from distlab.threads import Thread
 _POLL_SECONDS: Final = 0.1
 _BEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 30.0
-"""How long a process may show no sign of life where no shorter time was asked for."""
+"""A process may show no sign of life so long, where no shorter time was asked for."""
 _LEAST_SILENT_SECONDS: Final = 3.0
-"""What is asked for at least: Python code can keep a process from showing that it lives."""
+"""The least limit: Python code can keep a process from showing that it lives."""
 _AFTER_LEAVING_SECONDS: Final = 5.0
-"""How long steps may go on that another process has done before it ended its program."""
+"""Steps go on so long that another process has done before it ended its program."""
 
 
 class Watcher:
@@ -33,7 +33,7 @@ class Watcher:
 
     Args:
       group: The processes.
-      addresses: Where the processes listen for Gloo's connections.
+      addresses: The addresses at which the processes listen for Gloo's connections.
     """
 
     def __init__(self, group: ProcessGroup, addresses: set[Address]) -> None:
@@ -70,18 +70,20 @@ class Watcher:
             )
             self._find_silent(group.kv.below(ALIVE), now)
         closed = self._closed_links()
-        # Read after the connections, and in this order: a process says that it fails or leaves
-        # before it ends, and that it fails before it says that it leaves.
+        # Read after the connections, and in this order: a process notes its failure, then its
+        # leave, and then ends.
         left = group.kv.below(LEFT)
-        failure = told(group)
+        failure = noted(group)
         if failure is not None:
             group.fail(failure)
         for worker in group.others:
             if str(worker.index) in left:
                 self._end_steps_later(worker, now)
             elif worker in closed and group.failure is None:
-                message = "Its process has ended without a word: it was killed, or it crashed."
-                tell(group, FAILED, worker.index, message)
+                message = (
+                    "The process exited without reporting an error: it was killed, or it crashed."
+                )
+                note(group, FAILED, worker.index, message)
                 group.fail(group.lost(worker, message))
         if group.failure is not None:
             gloo_sockets.shut(self._addresses)  # those too that a step opens after it

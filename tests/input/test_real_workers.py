@@ -169,7 +169,7 @@ def test_an_error_of_one_worker_is_told_to_all(outcomes: list[Outcome]) -> None:
     ("end", "message"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "killed"),
-        ("raise SystemExit", "Its program has ended without reading batch"),
+        ("raise SystemExit", 'Its program has ended, and this one waits for it at "batch'),
     ],
 )
 def test_a_worker_that_has_ended_is_named_to_those_who_wait_for_its_batch(

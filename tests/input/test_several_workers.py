@@ -352,7 +352,7 @@ def test_a_lost_worker_ends_the_wait_of_the_others() -> None:
         [2, 2],
         endless=False,
     )
-    as_threads(members[0]).lost = WorkerError("worker 1", "node-7", "It was killed.")
+    as_threads(members[0]).failure = WorkerError("worker 1", "node-7", "It was killed.")
     reader = steps.open()
     with pytest.raises(WorkerError, match="worker 1 on node-7: It was killed"):
         next(reader)
@@ -367,7 +367,7 @@ def test_a_worker_that_does_not_come_is_named_when_the_limit_is_over() -> None:
     )
     reader = steps.open()
     for _ in range(2):  # and again: no later round can follow
-        with pytest.raises(WorkerError, match="worker 1 on host: It did not come within"):
+        with pytest.raises(WorkerError, match=r"worker 1 on host: It did not come to .batch 0"):
             next(reader)
 
 

@@ -47,16 +47,18 @@ class Threads:
     def __init__(self, index: int, workers: tuple[Worker, ...], store: Store) -> None:
         self.index, self.workers, self.kv = index, workers, store
         self.timeout: float | None = LIMIT_SECONDS
-        self.lost: WorkerError | None = None
+        self.failure: WorkerError | None = None
         self.left: set[Worker] = set()
         self._calls: Counter[str] = Counter()
 
     def check(self) -> None:
-        if self.lost is not None:
-            raise self.lost
+        if self.failure is not None:
+            raise self.failure
 
     def has_left(self, worker: Worker) -> bool:
         return worker in self.left
+
+    until, awaited, lost = ProcessGroup.until, ProcessGroup.awaited, ProcessGroup.lost
 
     def next_number(self, name: str) -> int:
         self._calls[name] += 1

@@ -15,7 +15,7 @@ import pytest
 
 from distlab.errors import ClusterError, WorkerError
 from distlab.launching.ports import Ports
-from distlab.processes import meeting, told_waits
+from distlab.processes import meeting, notices
 
 NAMES = ["worker:0", "worker:1", "worker:2"]
 SECONDS = 60.0
@@ -158,7 +158,7 @@ def test_an_error_of_a_worker_says_who_and_where_and_can_be_sent() -> None:
 def test_a_chief_that_waits_long_says_for_whom(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(notices, "_SILENT_SECONDS", 0.2)
     with pytest.raises(ClusterError):
         meeting.as_chief(address, hello(0), NAMES, 1.0)
     assert capsys.readouterr().err == (
@@ -169,7 +169,7 @@ def test_a_chief_that_waits_long_says_for_whom(
 def test_a_worker_that_waits_long_says_for_whom(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(notices, "_SILENT_SECONDS", 0.2)
     with pytest.raises(ClusterError):
         meeting.as_worker(address, hello(1), 1.0)
     assert capsys.readouterr().err == (
@@ -182,4 +182,4 @@ def test_a_wait_goes_on_where_nothing_can_be_printed(monkeypatch: pytest.MonkeyP
     closed.close()
     for nowhere in (None, closed):
         monkeypatch.setattr(sys, "stderr", nowhere)
-        told_waits.tell("waits")
+        notices.notice("waits")

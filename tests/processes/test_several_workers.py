@@ -145,7 +145,7 @@ def test_what_does_not_fit_the_other_workers_is_told(outcomes: list[Outcome]) ->
     assert "worker 1 makes" in outcomes[1].shown["variable"]
 
 
-def test_an_error_in_one_workers_eager_function_is_told_to_the_others(
+def test_an_error_in_an_eager_function_is_raised_by_all(
     outcomes: list[Outcome],
 ) -> None:
     assert outcomes[1].shown["eager error"] == ["ValueError", "bad batch"]

@@ -11,7 +11,7 @@ from distributed.comm.core import Comm, connect
 from distlab.errors import ClusterError, ClusterSpecError
 from distlab.integrations.dask.connection import Connection, security
 from distlab.integrations.dask.members import CLOSED, Task, Watcher, no_heartbeat
-from distlab.processes.told_waits import told
+from distlab.processes.notices import announced
 from distlab.text.shown import shown
 
 _CONNECT_SECONDS: Final = 5.0
@@ -55,7 +55,7 @@ class AddressedMembers:
         self._followers = [asyncio.ensure_future(self._follow(task)) for task in self._listed]
         try:
             async with asyncio.timeout(self._seconds):
-                with told(self._waits_for, self._seconds):
+                with announced(self._waits_for, self._seconds):
                     while len(self._there) < len(self._listed) and self._refused is None:
                         self._changed.clear()
                         await self._changed.wait()

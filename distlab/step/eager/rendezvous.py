@@ -240,4 +240,4 @@ class ProcessMeeting:
         if self._processes is not None and not self._over:
             self._over = True
             text = f"{type(error).__name__}: {error}"
-            self._processes.tell("eager", json.dumps([None, text]))
+            self._processes.send("eager", json.dumps([None, text]))

@@ -22,7 +22,7 @@ from distlab.errors import (
 )
 from distlab.integrations.dask import versions
 from distlab.launching.ports import Ports
-from distlab.processes import told_waits
+from distlab.processes import notices
 from tests.patience import wait_until
 
 JOINS = """
@@ -196,7 +196,7 @@ def test_a_coordinator_that_waits_long_says_for_what(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DISTLAB_START_SECONDS", "1")
-    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(notices, "_SILENT_SECONDS", 0.2)
     with Ports(2) as ports:
         worker, ps = (f"127.0.0.1:{port}" for port in ports.numbers)
         spec = dl.ClusterSpec({"worker": [worker], "ps": [ps]})

@@ -1,4 +1,4 @@
-"""Says what a process waits for, where it waits long for others that have not started."""
+"""Lines on the standard error about waits for other processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 _SILENT_SECONDS: Final = 10.0
-"""How long a wait says nothing: most clusters have started by then."""
+"""Most clusters have started by then."""
 
 
-def tell(text: str) -> None:
+def notice(text: str) -> None:
     """Prints a line on the standard error, if there is one that takes it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):  # a full disk; it was closed
@@ -20,13 +20,11 @@ def tell(text: str) -> None:
 
 
 @contextlib.contextmanager
-def told(waits_for: Callable[[], str], limit: float) -> Iterator[None]:
-    """Says once, after 10 s of the body, what it waits for."""
-
-    def say() -> None:
-        tell(f"waits for {waits_for()}, {limit:g} s at most.")
-
-    timer = threading.Timer(_SILENT_SECONDS, say)
+def announced(waits_for: Callable[[], str], limit: float) -> Iterator[None]:
+    """Names once, after 10 s of the body, what it waits for."""
+    timer = threading.Timer(
+        _SILENT_SECONDS, lambda: notice(f"waits for {waits_for()}, {limit:g} s at most.")
+    )
     timer.daemon = True
     timer.start()
     try:
