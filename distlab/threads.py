@@ -29,7 +29,7 @@ class Wake:
     """Wakes one thread that waits; wakes before it waits count as one.
 
     An interrupt on the way into `threading.Event`, `Condition` or `queue.Queue`, which take their
-    lock in Python, leaves it locked for ever. Here it ends the wait alone, and may take the wake
+    lock in Python, leaves it locked. Here it ends the wait alone, and may take the wake
     with it: so look again what is waited for after some time.
     """
 
@@ -50,7 +50,7 @@ class Wake:
 
 
 class Thread(threading.Thread):
-    """A thread that says itself when its function has ended.
+    """A thread that notes the end of its function itself.
 
     An interrupt of `threading.Thread.join` makes Python 3.11 and 3.12 take a thread that still
     runs for one that has ended, and whoever waits again does not wait at all. Here an interrupt

@@ -1,4 +1,4 @@
-"""Objects of which a copy would be wrong: they refuse to be copied and pickled, in words."""
+"""A base class for objects that can't be copied or pickled."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from distlab.errors import ArgumentTypeError
 
 
 class Uncopied:
-    """Refuses `copy.copy`, `copy.deepcopy` and `pickle`.
+    """Base class for objects that can't be copied or pickled.
 
     Attributes:
-      _uncopied: What the error says, with the reason and the remedy. `{0}` is the object.
+      _uncopied: The error's message, with the reason and the remedy. `{0}` is the object.
     """
 
     __slots__ = ()
     _uncopied: ClassVar[str]
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses: a copy would be wrong."""
+        """Raises: a copy would be wrong."""
         raise ArgumentTypeError(self._uncopied.format(self))

@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from distlab.launching.limits import MOST
+from distlab.launching.environment import MOST
 from distlab.text.paths import at_home
 
 

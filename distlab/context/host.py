@@ -14,7 +14,7 @@ class Host(Protocol):
 
     @property
     def distributed(self) -> bool:
-        """Whether values are distributed; false for the default strategy only."""
+        """True where values are distributed: under all strategies but the default one."""
 
     @property
     def number(self) -> int:
@@ -34,7 +34,7 @@ class Host(Protocol):
 
     @property
     def keeps_one_copy(self) -> bool:
-        """Whether all replicas share one copy of each variable, whatever its synchronization."""
+        """True where all replicas share one copy of each variable, whatever its synchronization."""
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
         """Returns the layout of a new variable."""

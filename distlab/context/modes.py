@@ -78,7 +78,7 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 eagerly = False
-"""Whether calls without `run_eagerly` run eagerly."""
+"""The mode of calls without `run_eagerly`."""
 
 _chosen_at = ""
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError, OptionError
-from distlab.launching.limits import MOST
+from distlab.launching.environment import MOST
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 

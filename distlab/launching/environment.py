@@ -1,10 +1,13 @@
-"""What a worker process is told in its environment."""
+"""The environment of a worker process, and its limits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final
+
+MOST: Final = 4096
+"""The most workers, and devices of one: more is a slip that would take all memory."""
 
 DEVICES: Final = "DISTLAB_DEVICES_PER_WORKER"
 """The number of CPU devices of each worker; without it the strategy's default."""
@@ -13,8 +16,7 @@ COORDINATOR: Final = "DISTLAB_COORDINATOR"
 """The address of a coordination service that none of the workers hosts."""
 
 GENERATION: Final = "DISTLAB_GENERATION"
-"""How often the cluster was restarted."""
-
+"""The number of restarts of the cluster so far."""
 
 COLLECTOR: Final = "DISTLAB_COLLECTOR"
 """Host, port and key of a process that writes the run files of all workers."""

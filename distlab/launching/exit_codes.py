@@ -1,4 +1,4 @@
-"""Exit codes of processes, in words."""
+"""Descriptions of exit codes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _Events: TypeAlias = "queue.SimpleQueue[WorkerProcess | signal.Signals]"
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run.
+    """A program to run in several processes.
 
     Attributes:
       command: The program with its arguments.

@@ -6,7 +6,7 @@ import time
 from abc import ABC
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -16,11 +16,12 @@ from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device
 from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
-from distlab.devices import in_flight, jax_internals
+from distlab.devices import in_flight
 from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import ArgumentTypeError, ContextError
+from distlab.devices.requirements import require_not_staged
+from distlab.errors import ArgumentTypeError
 from distlab.events import sink
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
@@ -33,6 +34,7 @@ from distlab.step.programs.place import Place
 from distlab.step.programs.results import own_arrays, regroup
 from distlab.strategies.extended import StrategyExtended
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 from distlab.values import copy_events
 from distlab.values.checks import (
     as_array,
@@ -56,7 +58,7 @@ from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
 
-class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the devices
+class Strategy(Uncopied, ABC):
     """The base class of all strategies (`tf.distribute.Strategy`).
 
     Args:
@@ -88,6 +90,10 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     distributed: ClassVar[bool] = True
     reads_per_replica: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = False
+    _uncopied: ClassVar[str] = (
+        "{0!r} can't be copied or pickled: its devices, variables and programs belong to it and to "
+        "this process. Use the strategy itself, or make another one where one is needed."
+    )
 
     def __init__(self, place: Any = None, cross_device_ops: CrossDeviceOps | None = None) -> None:
         if type(self) is Strategy or not isinstance(place, Place):
@@ -168,7 +174,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
     @property
     def reads_here(self) -> bool:
-        """Whether the calling thread may read the replicas' datasets."""
+        """True where the calling thread may read the replicas' datasets."""
         return True
 
     @property
@@ -376,7 +382,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         in_flight.require_open()
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
         if merging is None:
-            jax_internals.require_not_staged("experimental_distribute_values_from_function")
+            require_not_staged("experimental_distribute_values_from_function")
         # While all workers trace one program, it holds the values of all replicas.
         numbers = self.mesh.local_replicas if merging is None else range(replicas)
         made = (value_fn(ValueContext(i, replicas)) for i in numbers)
@@ -652,7 +658,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           Array([1., 1., 1.], dtype=float32)
         """
         scopes.require_cross_replica("replicate", self)
-        jax_internals.require_not_staged("replicate")
+        require_not_staged("replicate")
         in_flight.require_not_forked()
         require_no_state_holder(tree, "The value to replicate")
         return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
@@ -726,34 +732,6 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           [[0, 1], [2, 3]]
         """
         return self.distribute_datasets_from_function(dataset_fn, options)
-
-    def __enter__(self) -> NoReturn:
-        """Refuses `with strategy:`."""
-        raise ContextError(
-            f"A strategy is made current by its scope, and {self!r} itself was passed to `with`. "
-            "Write `with strategy.scope():`."
-        )
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027 - `with` requires it before it enters
-        """Is never called."""
-
-    def __copy__(self) -> Strategy:
-        """Refuses: a strategy's variables and programs belong to one object."""
-        raise ContextError(
-            f"{self!r} can't be copied: its variables and programs belong to it. Use the strategy "
-            "itself, or make another strategy."
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
-        """Refuses, as `copy.copy` does."""
-        return self.__copy__()
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be pickled: devices belong to a process."""
-        raise ContextError(
-            f"{self!r} can't be pickled: its devices, variables and programs belong to this "
-            "process. Make a strategy in the process that needs one."
-        )
 
     def _repr_html_(self) -> str:
         """Shows the device of each replica in notebooks."""

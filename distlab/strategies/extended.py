@@ -18,8 +18,9 @@ from distlab.context.collectives import MergingCollectives
 from distlab.context.communication import require_options
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
-from distlab.devices import in_flight, jax_internals, selection
+from distlab.devices import in_flight, selection
 from distlab.devices.interrupts import interruptible
+from distlab.devices.requirements import require_not_staged
 from distlab.errors import (
     ContextError,
     InvalidArgumentError,
@@ -116,7 +117,7 @@ class StrategyExtended:
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether this process writes checkpoints: the chief's does.
+        """True where this process writes checkpoints: in the chief.
 
         `dl.train.Checkpoint.save` looks at that itself: all workers call it.
         """
@@ -124,7 +125,7 @@ class StrategyExtended:
 
     @property
     def should_save_summary(self) -> bool:
-        """Whether this process writes summaries: the chief's does."""
+        """True where this process writes summaries: in the chief."""
         return self._is_chief
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
@@ -290,7 +291,7 @@ class StrategyExtended:
         group: bool,
     ) -> Any:
         """Calls a function for each copy, or each device; restores variables if it raises."""
-        jax_internals.require_not_staged("update or update_non_slot")
+        require_not_staged("update or update_non_slot")
         undo = Undo()
         results = []
         try:
@@ -525,7 +526,7 @@ class StrategyExtended:
         """Places the variables made in its block on the devices of another variable.
 
         Those of a `ParameterServerStrategy` go to the parameter server of the other one. Beside a
-        variable in parts, one with as many rows is made in the same parts, each beside its
+        variable in parts, one with as many rows is made in the same parts, each with its
         counterpart, and any other is whole. Under other strategies all variables have the same
         devices, so this only checks.
 

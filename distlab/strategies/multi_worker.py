@@ -38,7 +38,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     the same program runs in one process.
 
     A worker uses all its accelerators. One that has none uses one CPU device, as in TensorFlow,
-    unless it is told otherwise.
+    unless `devices_per_worker` says otherwise.
 
     Args:
       cluster_resolver: The resolver of the cluster; by default the environment

@@ -16,7 +16,7 @@ def test_the_resolver_reads_what_a_worker_is_told(monkeypatch: pytest.MonkeyPatc
     assert (resolver.task_type, resolver.task_id) == ("worker", 2)
 
 
-def test_other_variables_are_kept_and_those_of_an_outer_cluster_are_not() -> None:
+def test_variables_of_an_outer_cluster_are_not_kept() -> None:
     outer = environment.for_worker(0, ["a:1"], inherited={}, coordinator="x:1", devices=4)
     inner = environment.for_worker(1, ["b:1", "c:1"], inherited={**outer, "HOME": "/me"})
     assert inner["HOME"] == "/me"

@@ -19,7 +19,7 @@ file.close()
 """
 
 
-def test_the_dashboard_begins_with_the_run_and_ends_with_the_workers(tmp_path: Path) -> None:
+def test_the_dashboard_lives_as_long_as_the_workers(tmp_path: Path) -> None:
     program, runs, enough = tmp_path / "program.py", tmp_path / "runs", tmp_path / "enough"
     program.write_text(PROGRAM)
     launched = Launched(

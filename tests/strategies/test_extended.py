@@ -73,7 +73,7 @@ def test_each_call_of_update_may_write_to_its_own_array_of_numpy(group: bool, tr
     assert [given.tolist(), named.tolist()] == [[0], [0]]
 
 
-def test_each_call_of_update_non_slot_may_write_to_its_own_array_of_numpy() -> None:
+def test_each_call_of_update_non_slot_has_its_own_array() -> None:
     s = _strategy(2)
     given = np.zeros(1, np.float32)
     result = s.extended.update_non_slot(
@@ -197,7 +197,7 @@ def test_a_replica_context_names_its_device_or_that_of_all() -> None:
     assert told == [("CPU:0",), ("CPU:1",), ("CPU:0", "CPU:1"), ("CPU:3",)]
 
 
-def test_a_tpu_replica_has_one_core_to_assign_split_and_replicate_over() -> None:
+def test_a_tpu_replica_has_one_core() -> None:
     topology = dl.tpu.Topology()
     assignment = dl.tpu.DeviceAssignment.build(topology, 2)
     s = dl.TPUStrategy(experimental_device_assignment=assignment)

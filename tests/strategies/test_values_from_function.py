@@ -14,7 +14,7 @@ def _strategy() -> dl.Strategy:
     return dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
-def test_each_replica_has_what_the_array_held_when_it_was_returned() -> None:
+def test_each_replica_has_the_array_as_it_was_returned() -> None:
     strategy = _strategy()
     filled = np.zeros(3, np.float32)
 
@@ -27,7 +27,7 @@ def test_each_replica_has_what_the_array_held_when_it_was_returned() -> None:
     assert [part.tolist() for part in values["numbers"][0].values] == [[0.0] * 3, [1.0] * 3]
 
 
-def test_an_array_that_the_function_leaves_as_it_is_is_known_to_be_one() -> None:
+def test_an_array_that_stays_as_it_is_is_shared() -> None:
     same = np.arange(3.0, dtype=np.float32)
     values = _strategy().experimental_distribute_values_from_function(lambda _: same)
     assert [part.tolist() for part in values.values] == [[0.0, 1.0, 2.0]] * 2

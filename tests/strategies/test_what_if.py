@@ -63,7 +63,7 @@ def test_more_replicas_than_devices_can_be_explored() -> None:
     assert place(choices) == [784 * 128 * 4] * 16
 
 
-def test_two_workers_share_the_examples_by_data_and_both_read_all_when_off(
+def test_two_workers_share_examples_by_data_and_not_when_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     workers = Choices(strategy="MultiWorkerMirroredStrategy", replicas=4, examples=16, batch=8)
