@@ -252,12 +252,5 @@ class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
 
 
-class GradientWarning(UserWarning):
-    """A variable is read in a function that JAX differentiates by the variable's value.
-
-    JAX differentiates by a function's arguments alone, unlike TensorFlow's tape.
-    """
-
-
 class CapturedStateWarning(UserWarning):
     """A function that runs in another process changes a copy of what it refers to."""

@@ -267,7 +267,7 @@ def _rows(value: jax.Array, groups: list[list[int]] | None = None) -> jax.Array:
     """Returns the values of all replicas, `(replicas, ...)`; with groups, those of its own group.
 
     XLA may abort the process for the gradient of gathered complex numbers, a sum of constants; so
-    their parts are gathered (see `jax_internals.sum_over_axis`).
+    their parts are gathered.
     """
     if jnp.issubdtype(value.dtype, jnp.complexfloating):
         return jax.lax.complex(_rows(value.real, groups), _rows(value.imag, groups))

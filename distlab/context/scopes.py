@@ -120,7 +120,7 @@ def updating() -> bool:
 @functools.cache
 def _mesh_check() -> Callable[[str], None]:
     """Returns the check of JAX's mesh. `distlab --help` imports this module, and no JAX."""
-    from distlab.devices.jax_internals import require_no_other_mesh
+    from distlab.devices.requirements import require_no_other_mesh
 
     return require_no_other_mesh
 

@@ -14,8 +14,8 @@ def require_no_callback(what: str) -> None:
     if isinstance(threading.current_thread(), threading._DummyThread) and _is_called_by_jax():
         raise ContextError(
             f"{what} in a function that a running step calls back (jax.pure_callback, io_callback "
-            "or jax.debug.callback). It belongs to no replica, and would wait for ever for the "
-            "step that waits for it. Give the callback what it needs as operands, and do the rest "
+            "or jax.debug.callback). It belongs to no replica, and would deadlock: the step "
+            "waits for it. Give the callback what it needs as operands, and do the rest "
             "after the step, with what it returned."
         )
 

@@ -1,6 +1,6 @@
 """The order in which this process hands programs over several processes to the devices.
 
-Processes that hand over programs in different orders compute wrong numbers, or wait for ever:
+Processes that hand over programs in different orders compute wrong numbers, or deadlock:
 a collective meets whichever collective the others are at. So one thread dispatches all of them,
 and each is noted here, for a guard that compares the processes.
 """
@@ -30,7 +30,7 @@ class Dispatch(NamedTuple):
 
 
 noted: SimpleQueue[Dispatch] | None = None
-"""What was handed over since the guard last looked; None while nobody guards."""
+"""The programs handed over since the guard last looked; None while nobody guards."""
 
 _owner: threading.Thread | None = None
 _refusal: Exception | None = None

@@ -76,7 +76,8 @@ threads: set[int] = set()
 def admit(result: jax.Array, *, assigns: bool = False) -> None:
     """Counts a step as in flight, and waits for the older half when the limit is exceeded.
 
-    The error of an older step is kept for `require_sound`: this step runs already.
+    The error of an older step is kept for `require_sound`, which comes before each step: this one
+    runs already.
     """
     global admitted
     admitted += 1
@@ -134,7 +135,7 @@ def note_thread() -> None:
 
 
 def require_not_forked() -> None:
-    """Checks that the devices' threads exist: what computes would wait for ever."""
+    """Checks that the devices' threads exist, without which nothing is computed."""
     if isinstance(dispatching, _Forked):
         dispatching.__enter__()
 
@@ -159,7 +160,7 @@ class _Forked(AbstractContextManager[object, None]):
     def __enter__(self) -> None:
         raise ContextError(
             f"Process {os.getpid()} was forked after JAX had started its devices, whose threads do "
-            "not exist in the child: a step would wait for ever. Start processes anew: "
+            "not exist in the child: a step would never end. Start processes anew: "
             'multiprocessing.get_context("spawn"), or mp_context= of ProcessPoolExecutor.'
         )
 
@@ -192,7 +193,7 @@ def end_threads() -> None:
 def finish() -> None:
     """Ends all threads that run steps; waits, within a limit, until the devices are done."""
     end_threads()
-    began, told = time.monotonic(), False
+    began, announced = time.monotonic(), False
     for thread in threading.enumerate():
         if thread.ident not in threads or thread is threading.current_thread():
             continue
@@ -204,8 +205,8 @@ def finish() -> None:
             # Between tracing and compiling it is outside of JAX for a moment.
             if now >= min(in_jax + limit, began + _COMPILE_SECONDS):
                 break
-            if now > began + _SILENT_SECONDS and not told:
-                told = True
+            if now > began + _SILENT_SECONDS and not announced:
+                announced = True
                 what = f"thread {thread.name!r}, which is inside of JAX"
                 most = f"{_COMPILE_SECONDS:g} s at most"
                 print(f"distlab: waits for {what}, {most}.", file=sys.stderr)

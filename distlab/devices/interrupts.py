@@ -1,22 +1,17 @@
-"""What an interrupt of JAX leaves behind: one that comes out as itself, and caches that work."""
+"""Verbs that can be called again after an interrupt of JAX."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 
-from distlab.devices import jax_internals
+from distlab.text.shown import shown_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-LEFT_UNFINISHED: Final = (
-    "An earlier interrupt left a cache of JAX unfinished. JAX's caches are empty now: call again."
-)
-"""What errors say that come of an interrupt elsewhere."""
 
 
 def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -25,8 +20,8 @@ def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
     JAX may hide an interrupt in another error; here it comes out as itself. And one that comes
     while JAX before 0.11.2 enters into a cache what it is about to compute leaves that entry
     unfinished: the next call that needs it raises RecursionError ("Recursively calling"), and one
-    from another thread waits for ever. JAX's caches are emptied then, and programs are compiled
-    anew; also when such an error shows that an interrupt elsewhere left an entry.
+    from another thread never returns. So an interrupt empties JAX's caches. Programs of `run` that
+    are compiled stay compiled.
     """
 
     @functools.wraps(verb)
@@ -42,12 +37,25 @@ def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def settle(error: BaseException) -> None:
     """Empties JAX's caches after an interrupt of JAX; raises one that JAX has hidden."""
-    interrupt = jax_internals.interrupt_in(error)
-    if jax_internals.came_into_a_cache(error if interrupt is None else interrupt):
+    interrupt = _interrupt_in(error)
+    unfinished = isinstance(error, RecursionError) and "Recursively calling <" in str(error)
+    if interrupt is not None or unfinished or isinstance(error, KeyboardInterrupt):
         jax.clear_caches()
-    elif isinstance(error, RecursionError) and "Recursively calling <" in str(error):
-        jax.clear_caches()
-        if LEFT_UNFINISHED not in getattr(error, "__notes__", ()):  # in a verb's own verbs
-            error.add_note(LEFT_UNFINISHED)
     if interrupt is not None:
         raise interrupt from None
+
+
+def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
+    """Returns the interrupt of which JAX made another error; None where it made none.
+
+    It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
+    module that is compiled.
+    """
+    if not isinstance(error, ValueError | RuntimeError):
+        return None
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return error.__cause__
+    text = shown_text(error)
+    last = text.rstrip().rpartition("\n")[2]
+    hidden = "Traceback (most recent call last)" in text and last.startswith("KeyboardInterrupt")
+    return KeyboardInterrupt() if hidden else None

@@ -4,65 +4,42 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import FrameType
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import jax
-import jax.extend.backend
 import numpy as np
-from jax._src import api as _api
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import distributed as _distributed
-from jax._src import dtypes as _dtypes
 from jax._src import profiler as _profiler
-from jax._src import util as _util
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
-from jax._src.interpreters import ad as _ad
-from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
 from jax._src.lax import parallel as _parallel
-from jax._src.lib import _profiler as _profiler_library
-from jax.sharding import AxisType, NamedSharding
+from jax.extend.core.primitives import psum_p
+from jax.sharding import NamedSharding
 from jaxlib import _jax as _jaxlib
 from jaxlib import xla_client as _xla_client
-
-from distlab.errors import ContextError
-from distlab.text.shown import shown_text
+from jaxlib._profiler import ProfilerSession as _Session  # type: ignore[import-not-found]
 
 FoundNotFinite = InternalFloatingPointError
-"""What a compiled program raises when `jax_debug_nans` or `jax_debug_infs` finds something."""
-
-RuntimeFailure = jax.errors.JaxRuntimeError
-"""What XLA raises when a program fails on the devices."""
+"""The error of a compiled program in which `jax_debug_nans` or `jax_debug_infs` finds something."""
 
 ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
 
-COLLECTIVES: Final = (
-    *(_parallel.psum_p, _parallel.pmax_p, _parallel.pmin_p, _parallel.ppermute_p),
-    *(_parallel.all_gather_p, _parallel.all_to_all_p, _parallel.reduce_scatter_p),
-)
-"""The operations over a named axis that users call; not all have a public name."""
+EvalTrace: Any = _core.EvalTrace
+"""The class of the trace that computes at once."""
 
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
-"""How the names of settings begin that other threads choose for themselves, or must not have."""
-
-_DIFFERENTIATING: Final = (_ad.JVPTrace, _ad.LinearizeTrace)
-_DIFFERENTIATED: Final = {
-    **dict.fromkeys(("value_and_grad_f", "jacfun"), "dyn_args"),
-    **dict.fromkeys(("vjp", "_vjp", "jvp", "_jvp", "linearize"), "primals"),
-}
-"""The functions of JAX that differentiate, and what they call the arrays by which they do."""
+"""Prefixes of settings that other threads choose for themselves, or must not have."""
 
 _taking_apart: Final = threading.RLock()
 
@@ -91,8 +68,7 @@ def connect(address: str, processes: int, index: int, seconds: int, heartbeat: i
     `jax.distributed.initialize` would start a service in process 0.
     """
     state: Any = _distributed.global_state
-    private: Any = _jaxlib
-    client = private.get_distributed_runtime_client(
+    client = cast(Any, _jaxlib).get_distributed_runtime_client(
         address, index, init_timeout=seconds, use_compression=True, heartbeat_timeout=heartbeat
     )
     client.connect()
@@ -103,49 +79,30 @@ def connect(address: str, processes: int, index: int, seconds: int, heartbeat: i
 
 
 def explain_failures(explain: Callable[[Exception], None]) -> None:
-    """Lets another error be raised where an array tells that its program has failed.
+    """Lets `explain` raise another error where reading an array, or waiting for it, fails.
 
-    A program that waits for a lost process fails long after it was dispatched: its results
-    raise when they are read, in JAX's own code.
+    A program that waits for a lost process fails long after its dispatch, where its results are
+    read in JAX's own code. It replaces methods of JAX, in programs of several processes alone.
     """
     declared: Any = ArrayImpl
+    client: Any = _xla_client
     if getattr(declared.block_until_ready, "explains", False):
         return
-    read, wait = declared._value.fget, declared.block_until_ready
 
-    def value(array: Any) -> Any:
-        try:
-            return read(array)
-        except (RuntimeFailure, ValueError) as error:
-            explain(error)
-            raise
+    def explaining(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(arrays: Any) -> Any:
+            try:
+                return function(arrays)
+            except (jax.errors.JaxRuntimeError, ValueError) as error:
+                explain(error)
+                raise
 
-    def block_until_ready(array: Any) -> Any:
-        try:
-            return wait(array)
-        except (RuntimeFailure, ValueError) as error:
-            explain(error)
-            raise
+        cast(Any, call).explains = True
+        return call
 
-    several: Any = _xla_client
-    wait_for_all = several.batched_block_until_ready
-
-    def batched_block_until_ready(arrays: Any) -> Any:
-        try:
-            return wait_for_all(arrays)
-        except (RuntimeFailure, ValueError) as error:
-            explain(error)
-            raise
-
-    cast(Any, block_until_ready).explains = True
-    declared._value = property(value)
-    declared.block_until_ready = block_until_ready
-    several.batched_block_until_ready = batched_block_until_ready
-
-
-def clear_backends() -> None:
-    """Ends JAX's devices, so that they can be started again in another cluster."""
-    jax.extend.backend.clear_backends()
+    declared._value = property(explaining(declared._value.fget))
+    declared.block_until_ready = explaining(declared.block_until_ready)
+    client.batched_block_until_ready = explaining(client.batched_block_until_ready)
 
 
 def uncommitted(array: Any) -> Any:
@@ -166,7 +123,7 @@ def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
     another structure than arrays.
     """
     _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
-    cast(Any, _dtypes).register_canonicalize_value_handler(kind, read)
+    cast(Any, _jaxlib).register_canonicalize_value_handler(kind, read)
 
 
 def key_impl(dtype: Any) -> str:
@@ -192,10 +149,7 @@ def checks_results() -> bool:
 
 
 configuration: Final[Callable[[], Hashable]] = _config.trace_context
-"""Returns the settings on which traces depend, as `jax.jit` compares them.
-
-Such as `enable_x64`, the default precision of products, and how random bits are made.
-"""
+"""Returns the settings on which traces depend, such as `enable_x64`, as `jax.jit` does."""
 
 
 @functools.cache
@@ -232,28 +186,14 @@ def being_staged(*, within: object = None) -> bool:
     """Returns whether this thread stages its operations into a program, as under `jit`.
 
     That may be a transformation around the present one: `jit` of a function that `grad` made.
+    Traces outside of `within` don't count.
     """
-    return _is_inside(_DynamicJaxprTrace, within)
-
-
-def _is_inside(kind: type | tuple[type, ...], within: object = None) -> bool:
-    """Returns whether the present trace, or one around it up to `within`, is of a kind."""
     trace: Any = _core.trace_ctx.trace
     while trace is not None and trace is not within:
-        if isinstance(trace, kind):
+        if isinstance(trace, _DynamicJaxprTrace):
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
-
-
-def require_not_staged(verb: str) -> None:
-    """Checks that a verb computes at once, and not in a program that is being traced."""
-    if being_staged():
-        raise ContextError(
-            f"{verb} takes values from the devices at once, and was called inside jax.jit or "
-            "another function that is being traced, where they have none yet. Call it before, and "
-            "pass what it returns as an argument."
-        )
 
 
 @contextmanager
@@ -268,138 +208,56 @@ def being_transformed() -> bool:
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
 
 
-def differentiated() -> list[Any]:
-    """Returns the arrays by which JAX differentiates the caller in this thread.
-
-    They are what was passed to `jax.grad`, `vjp`, `jvp` and the like, which keep them in their
-    frames alone. There are none where nothing is differentiated.
-    """
-    if not _is_inside(_DIFFERENTIATING):
-        return []
-    found: list[Any] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        held_as = _DIFFERENTIATED.get(frame.f_code.co_name)
-        if held_as and frame.f_code.co_filename == _api.__file__:
-            found += jax.tree.leaves(frame.f_locals.get(held_as))
-        frame = frame.f_back
-    return found
-
-
-def mapped_axes() -> tuple[str, ...]:
-    """Returns the axes over which `jax.pmap` or `jax.shard_map` maps the caller; none elsewhere."""
-    mesh = jax.sharding.get_abstract_mesh()
-    axes = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return tuple(str(name) for name, kind in axes if kind is AxisType.Manual)
-
-
-def require_no_other_mesh(verb: str) -> None:
-    """Checks that `jax.set_mesh` of a mesh of the user's is not in effect."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if not mesh.empty and not any(kind is AxisType.Manual for kind in mesh.axis_types):
-        raise ContextError(
-            f"{verb} was called under jax.set_mesh of a mesh with the axes "
-            f"{', '.join(map(str, mesh.axis_names))}, and a strategy's programs run on a mesh of "
-            "their own. Leave that block first, or give the mesh to NamedSharding and shard_map "
-            "in place of jax.set_mesh."
-        )
-
-
-def require_compilation(verb: str) -> None:
-    """Checks that JAX may compile."""
-    if cast(Any, jax.config).jax_disable_jit:
-        raise ContextError(
-            f"{verb} compiles a program, which jax.disable_jit forbids; JAX_DISABLE_JIT in the "
-            "environment does the same. Call distlab.run_functions_eagerly(True) in its place: "
-            "replicas then run ordinary Python."
-        )
-
-
-def interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
-    """Returns the interrupt of which JAX made another error; None where it made none.
-
-    It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
-    module that is compiled.
-    """
-    if not isinstance(error, ValueError | RuntimeError):
-        return None
-    if isinstance(error.__cause__, KeyboardInterrupt):
-        return error.__cause__
-    text = shown_text(error)
-    last = text.rstrip().rpartition("\n")[2]
-    hidden = "Traceback (most recent call last)" in text and last.startswith("KeyboardInterrupt")
-    return KeyboardInterrupt() if hidden else None
-
-
-def came_into_a_cache(interrupt: BaseException) -> bool:
-    """Returns whether an interrupt may have left an entry of one of JAX's caches unfinished.
-
-    Between making an entry and guarding it, such a cache asks a Python function whether misses
-    are to be explained. What a signal's handler raises there leaves the entry.
-    """
-    return any(
-        frame.f_code.co_name == "<lambda>" and frame.f_code.co_filename == _util.__file__
-        for frame, _ in traceback.walk_tb(interrupt.__traceback__)
-    )
-
-
 def named_axis(name: str, size: int) -> AbstractContextManager[None]:
     """Returns a context manager that binds an axis's name, as in a function that JAX maps."""
     return _core.extend_axis_env_nd([(name, size)])
 
 
-def sum_over_axis(axis: str, differs: Callable[[Any], bool]) -> None:
-    """Makes `psum` over an axis right for values that are not traced, and for complex ones.
+_summing: ContextVar[tuple[str, Callable[[Any], bool]] | None] = ContextVar(
+    "distlab_psum", default=None
+)
+_psum: Any = _parallel._psum
+_blocks_with_sums = 0
+_counting: Final = threading.Lock()
 
-    JAX multiplies a value that is not traced by the size of the axis: in a function that it maps,
-    it is the same on all replicas. XLA aborts the process where it simplifies a sum of complex
-    numbers that all replicas know, as the gradient of a sum; so real and imaginary parts are
-    summed, of which the sum's gradient is made, too.
+
+@contextmanager
+def sums_of_numbers(axis: str, differs: Callable[[Any], bool]) -> Iterator[None]:
+    """Lets `psum` over an axis add values that are not traced and `differs` between replicas.
+
+    JAX multiplies such a value by the size of the axis, as if it were the same on all replicas.
+    The number of a replica's rows is not. JAX has its own function again after the block.
     """
-    theirs: Callable[..., Any] = _parallel._psum
-    psum_of_array: Any = _parallel.psum_p
+    token = _summing.set((axis, differs))
+    _count_sums(1)
+    try:
+        yield
+    finally:
+        _count_sums(-1)
+        _summing.reset(token)
 
-    def psum(x: Any, axis_name: Any, *, axis_index_groups: Any, **options: Any) -> Any:
-        axes = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+
+def _count_sums(change: int) -> None:
+    global _blocks_with_sums
+    with _counting:
+        _blocks_with_sums += change
+        _parallel._psum = _psum_of_numbers if _blocks_with_sums else _psum
+
+
+def _psum_of_numbers(x: Any, axis_name: Any, *, axis_index_groups: Any, **options: Any) -> Any:
+    axes = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+    axis, differs = _summing.get() or (None, None)
+
+    def summed(leaf: Any) -> Any:
+        own = axes == (axis,) and not isinstance(leaf, jax.core.Tracer)
+        if differs is None or not own or not differs(leaf):
+            return _psum(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
+        array = jax.numpy.asarray(leaf)
+        number = array.astype("int32") if array.dtype == bool else array
         groups = axis_index_groups and tuple(map(tuple, axis_index_groups))
-        sum_of = functools.partial(
-            theirs, axis_name=axis_name, axis_index_groups=axis_index_groups, **options
-        )
-        if axes != (axis,):
-            return sum_of(x)
+        return psum_p.bind(number, axes=axes, axis_index_groups=groups)
 
-        def summed(leaf: Any) -> Any:
-            if isinstance(leaf, jax.core.Tracer):
-                if not jax.numpy.issubdtype(leaf.dtype, jax.numpy.complexfloating):
-                    return sum_of(leaf)
-                return jax.lax.complex(sum_of(jax.lax.real(leaf)), sum_of(jax.lax.imag(leaf)))
-            if not differs(leaf):
-                return sum_of(leaf)
-            array = jax.numpy.asarray(leaf)
-            number = array.astype("int32") if array.dtype == bool else array
-            return psum_of_array.bind(number, axes=axes, axis_index_groups=groups)
-
-        return jax.tree.map(summed, x)
-
-    _parallel._psum = psum
-
-
-def part_of(equation: Any, output: int) -> Any:
-    """Returns an equation that computes one output, and few others beside it."""
-    variables = [atom for atom in equation.invars if not isinstance(atom, _core.Literal)]
-    wanted = [equation.outvars[output]]
-    inputs = list(dict.fromkeys(variables))
-    (program, *_) = _core.jaxprs_in_params(equation.params)
-    known = program.debug_info._replace(arg_names=("",) * len(inputs), result_paths=("",))
-    alone: Any = _core.Jaxpr([], inputs, wanted, [equation], equation.effects, known)
-    part, _ = part_of_jaxpr(alone, [True])
-    return part.eqns[-1]
-
-
-def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
-    """Returns an open jaxpr of some outputs alone, and for each input if it is needed."""
-    part, used = _partial_eval.dce_jaxpr(jaxpr, list(outputs))
-    return part, list(used)
+    return jax.tree.map(summed, x)
 
 
 def pieces(array: jax.Array) -> list[jax.Array]:
@@ -413,16 +271,13 @@ def pieces(array: jax.Array) -> list[jax.Array]:
     if held is None:
         raise RuntimeError("Array has been deleted.")
     if len(held) < len(array.sharding.addressable_devices):
-        # An interrupt while JAX (0.10) made the objects left some out for ever.
+        # An interrupt while JAX (0.10) made the objects left some out.
         return pieces(jax.device_put(array, array.sharding, may_alias=False))
     return list(held)
 
 
 def with_copies(array: jax.Array, count: int | None = None) -> jax.Array:
-    """Returns an array of copies of the first pieces of another, and of its other pieces.
-
-    A copy by `device_put` needs no program, which would be compiled for each shape.
-    """
+    """Returns an array of copies of the first pieces of another, and of its other pieces."""
     held = pieces(array)
     first = held[:count]
     copied = jax.device_put(first, [piece.sharding for piece in first], may_alias=False)
@@ -450,11 +305,9 @@ def for_another_thread(array: jax.Array) -> jax.Array:
 def is_ready(array: jax.Array) -> bool:
     """Returns whether an array, which must not be deleted, is computed.
 
-    A thread that did not make the array asks its own: see `for_another_thread`. JAX's arrays
-    have the method; the type `jax.Array` does not declare it.
+    A thread that did not make the array asks its own: see `for_another_thread`.
     """
-    declared: Any = array
-    return bool(declared.is_ready())
+    return bool(cast(Any, array).is_ready())
 
 
 def devices_of(array: jax.Array) -> list[jax.Device]:
@@ -499,11 +352,7 @@ def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
 def put_rows(
     rows: Sequence[Any] | np.ndarray, sharding: NamedSharding, devices: Sequence[jax.Device]
 ) -> jax.Array:
-    """Puts one row on each device.
-
-    `make_array_from_callback` takes nearly twice as long, because it wraps and
-    checks each row in Python.
-    """
+    """Puts one row on each device; `device_put` of the rows takes 10 times as long."""
     dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
     pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
     aval = _core.ShapedArray((sharding.mesh.size, *rows[0].shape), dtype)
@@ -522,10 +371,9 @@ def profiler_reserved() -> Iterator[bool]:
     if state.lock.locked():
         yield False
         return
-    session = "session" if hasattr(state, "session") else "profile_session"  # until JAX 0.10
     # An interrupt can't leave it locked, as it could between `acquire` and a `try`.
     with state.lock:
-        yield getattr(state, session) is None
+        yield state.profile_session is None
 
 
 def free_profiler_after_fork() -> None:
@@ -537,7 +385,7 @@ def free_profiler_after_fork() -> None:
 
 def start_profile(options: Any) -> Any:
     """Starts a profile in memory; `jax.profiler` only writes profiles to files."""
-    return _profiler_library.ProfilerSession(options)
+    return _Session(options)
 
 
 _ONE_EVENT = b"\x0a\x04\x1a\x02\x22\x00"

@@ -1,4 +1,4 @@
-"""How a value is stored on the replicas' devices: as one array, and as its copies.
+"""Layouts of values on the replicas' devices: one array, and its copies.
 
 A layout has a name, divides its array for a program over the mesh, and locates the
 copies. Code above calls the layout and never compares names.
@@ -22,7 +22,7 @@ LayoutName: TypeAlias = Literal["replicated", "per_replica", "single"]
 
 
 class Partition(Protocol):
-    """How a program over the mesh divides a global array into the replicas' blocks."""
+    """Division of a global array into the replicas' blocks, for a program over the mesh."""
 
     spec: PartitionSpec
 
@@ -80,7 +80,7 @@ WHOLE: Final[Partition] = _Whole()
 
 
 class Layout(Protocol):
-    """Where the copies of a value are.
+    """The devices of a value's copies.
 
     Attributes:
       name: The name that events and pages show.

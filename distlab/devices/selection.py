@@ -88,7 +88,7 @@ def prepare_cpu_backend() -> None:
 
 @functools.cache
 def _check_thread_pool() -> None:
-    """Lets fewer steps wait for one another where XLA has too few threads, and says so."""
+    """Lets fewer steps wait for one another, with a warning, where XLA has too few threads."""
     devices = jax.local_devices()
     count = len(devices)
     threads = thread_pool.size(count)
@@ -98,7 +98,7 @@ def _check_thread_pool() -> None:
     warnings.warn(
         f"JAX had started {count} CPU devices with {threads} threads before distlab could ask for "
         f"{thread_pool.needed(count)}. Steps that call the host with large arrays "
-        "(jax.pure_callback, io_callback) can wait for ever, and only "
+        "(jax.pure_callback, io_callback) can deadlock, and only "
         f"{in_flight.SHORT_POOL_LIMIT} steps are in flight at a time. Import distlab, or call "
         "distlab.use_cpu_devices, before JAX is first used; or set PJRT_NPROC="
         f"{thread_pool.needed(count)} in the environment.",

@@ -1,4 +1,4 @@
-"""What another thread executes.
+"""Frames of other threads.
 
 Python 3.11 may collect garbage whenever it makes a frame object, and collecting may let other
 threads run. If the thread whose frames are being read then leaves one of them, memory is

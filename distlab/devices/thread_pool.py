@@ -2,7 +2,7 @@
 
 Every step needs a thread on each device, and what a step calls on the host, such as
 `jax.pure_callback`, needs others: with fewer than two threads for each device, programs
-with collectives can wait for ever. XLA reads the size once, from `PJRT_NPROC`.
+with collectives can deadlock. XLA reads the size once, from `PJRT_NPROC`.
 
 `import distlab` comes here, so JAX is not imported.
 """
@@ -21,7 +21,7 @@ _COUNT: Final = re.compile(
 
 
 def devices_to_come() -> int:
-    """Returns the number of CPU devices that JAX will start, whichever way it was told."""
+    """Returns the number of CPU devices that JAX will start, by flags or by its setting."""
     return max(_by_flags(), _by_setting(), 1)
 
 

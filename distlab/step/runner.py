@@ -168,7 +168,6 @@ def _program(host: CollectiveHost, programs: FunctionPrograms, call: Call) -> tu
     """Returns the program for arguments that were not seen before, or need another look."""
     checked_call("run", call.fn, call.args, call.kwargs)
     require_plain(call.fn)
-    jax_internals.require_no_other_mesh("run")
     args, kwargs = converted(call.fn, call.args, call.kwargs, host.mesh)
     call = call.with_arguments(args, kwargs)
     program = programs.get(call.key)

@@ -22,7 +22,6 @@ from distlab.text.shown import shown
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.variables import scattering
 from distlab.variables.conversion import as_value, checked_value
-from distlab.variables.gradients import warn_of_constant
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
 from distlab.variables.verbs import VariableVerbs
@@ -111,10 +110,8 @@ class ShardedVariable(VariableVerbs):
     # ---- reading
 
     def value(self) -> jax.Array:
-        """Returns the parts' present values as one array; warns as `Variable.value` does."""
-        whole = jnp.concatenate([part.value() for part in self.variables])
-        warn_of_constant(self, whole)
-        return whole
+        """Returns the parts' present values as one array."""
+        return jnp.concatenate([part.value() for part in self.variables])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this variable for NumPy functions; waits for its value."""
@@ -157,7 +154,6 @@ class ShardedVariable(VariableVerbs):
         for part, begin in zip(self.variables[1:], self._bounds[1:], strict=False):
             inside = jnp.expand_dims(where >= begin, range(where.ndim, rows.ndim))
             rows = jnp.where(inside, part.value()[jnp.maximum(where - begin, 0)], rows)
-        warn_of_constant(self, rows)
         return rows
 
     # ---- assigning

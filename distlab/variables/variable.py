@@ -26,6 +26,7 @@ from distlab.devices.callbacks import require_no_callback
 from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
+from distlab.devices.requirements import require_not_staged
 from distlab.errors import (
     ArgumentTypeError,
     ContextError,
@@ -41,7 +42,6 @@ from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
-from distlab.variables.gradients import warn_of_constant
 from distlab.variables.kinds import (
     VariableAggregation,
     VariableSynchronization,
@@ -223,20 +223,12 @@ class Variable(VariableVerbs, Uncopied):
             present value in; or the copies are ON_READ and another strategy's replicas read.
           ValueShapeError: The copies are ON_READ and their aggregation is NONE.
 
-        Warns:
-          GradientWarning: The read is inside a function that JAX differentiates by this value.
-
         Example:
           >>> import distlab as dl
           >>> v = dl.Variable([1.0, 2.0])
           >>> v.value().tolist()
           [1.0, 2.0]
         """
-        value = self._value()
-        warn_of_constant(self, value)
-        return value
-
-    def _value(self) -> jax.Array:
         frame = frames.current()
         if frame is not None:
             if self.on_read:
@@ -465,7 +457,7 @@ class Variable(VariableVerbs, Uncopied):
             raise ContextError(
                 f"{self.name} was copied inside a replica function. Copy it before the step."
             )
-        jax_internals.require_not_staged(f"copy.deepcopy of {self.name}")
+        require_not_staged(f"copy.deepcopy of {self.name}")
         new = object.__new__(Variable)
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k != "values"})
         new.storage = self.storage.duplicate()

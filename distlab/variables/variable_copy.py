@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.context import scopes
 from distlab.context.replica_context import get_replica_context
-from distlab.devices import jax_internals
+from distlab.devices.requirements import require_not_staged
 from distlab.values import copy_events
 from distlab.variables import frames, replicas, scattering
 from distlab.variables.operations import COMBINE
@@ -60,7 +60,7 @@ class VariableCopy(VariableVerbs):
         frame = frames.current()
         if frame is not None:
             return frame.get_copy(self.variable, self.number)
-        jax_internals.require_not_staged(f"A read of {self!r}")
+        require_not_staged(f"A read of {self!r}")
         return self.variable.storage.copies()[self.number or 0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

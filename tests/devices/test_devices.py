@@ -31,7 +31,7 @@ def test_all_devices_are_the_default() -> None:
     assert dl.MirroredStrategy().num_replicas_in_sync == 8
 
 
-def test_more_replicas_than_devices_name_the_rule_the_device_and_the_remedy() -> None:
+def test_more_replicas_than_devices_is_an_error_with_a_remedy() -> None:
     with pytest.raises(DeviceError, match=r"no device CPU:8.*CPU:0, .*use_cpu_devices\(9\)"):
         dl.MirroredStrategy([f"CPU:{i}" for i in range(9)])
 

@@ -1,12 +1,16 @@
 """The private parts of JAX that distlab uses exist and do what distlab expects.
 
-JAX may change them in any release. Then a test here fails and names the one that moved. What
-forked children need is tested with real ones, in tests/profiling/test_capture.py.
+JAX may change them in any release. Then the table names the one that moved, and the tests below it
+the one that does something else. Forked children are tried in tests/profiling/test_capture.py.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +20,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import jax_internals
+from distlab.step.jaxprs import operations
 
 CONFIG: Any = jax.config
 
@@ -24,6 +29,92 @@ def _rows(devices: int = 3) -> NamedSharding:
     return NamedSharding(
         Mesh(np.array(jax.devices()[:devices]), ("replica",)), PartitionSpec("replica")
     )
+
+
+PRIVATE_PARTS = {
+    "jax._src.api_util": ["InternalFloatingPointError"],
+    "jax._src.array": [
+        "ArrayImpl._arrays",
+        "ArrayImpl._value.fget",
+        "ArrayImpl.block_until_ready",
+        "ArrayImpl.clone",
+        "ArrayImpl.is_ready",
+    ],
+    "jax._src.config": ["config_states", "explicit_device_put_scope", "trace_context"],
+    "jax._src.core": [
+        "EvalTrace.process_primitive",
+        "ShapedArray",
+        "eval_context",
+        "extend_axis_env_nd",
+        "pytype_aval_mappings",
+        "trace_ctx.trace",
+    ],
+    "jax._src.distributed": ["global_state.client"],
+    "jax._src.interpreters.partial_eval": ["DynamicJaxprTrace"],
+    "jax._src.interpreters.pxla": ["batched_device_put"],
+    "jax._src.lax.parallel": ["_psum"],
+    "jax._src.profiler": ["_profile_state.lock"],
+    "jax._src.xla_bridge": ["backends_are_initialized"],
+    "jax.extend.core": ["Jaxpr", "Literal", "jaxprs_in_params", "set_current_trace"],
+    "jax.interpreters.partial_eval": ["dce_jaxpr"],
+    "jaxlib._jax": [
+        "config.unset",
+        "get_distributed_runtime_client",
+        "get_distributed_runtime_service",
+        "register_canonicalize_value_handler",
+    ],
+    "jaxlib._profiler": ["ProfilerSession"],
+    "jaxlib.xla_client": ["batched_block_until_ready"],
+}
+SOURCE = Path(jax_internals.__file__)
+
+
+@pytest.mark.parametrize("module", PRIVATE_PARTS)
+def test_each_private_part_of_jax_is_where_it_was(module: str) -> None:
+    found = importlib.import_module(module)
+    moved = []
+    for name in PRIVATE_PARTS[module]:
+        try:
+            attrgetter(name)(found)
+        except AttributeError:
+            moved.append(name)
+    assert not moved
+
+
+def test_one_module_alone_imports_private_parts_of_jax() -> None:
+    private = {name for name in PRIVATE_PARTS if name.startswith("jax._src")}
+    assert len(private) <= 10
+    assert set(_imported(SOURCE)) == private
+    package = SOURCE.parents[1]
+    others = [path for path in package.rglob("*.py") if path != SOURCE and _imported(path)]
+    assert not others
+
+
+def _imported(path: Path) -> list[str]:
+    """The modules of `jax._src` that a file imports."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names]
+        if isinstance(node, ast.ImportFrom) and node.module:
+            whole = node.module in {"jax._src", "jax._src.lax", "jax._src.interpreters"}
+            found += [f"{node.module}.{n.name}" for n in node.names] if whole else [node.module]
+    return [name for name in found if name.startswith("jax._src")]
+
+
+def test_nothing_of_jax_is_replaced_outside_of_blocks() -> None:
+    parallel = importlib.import_module("jax._src.lax.parallel")
+    theirs = parallel._psum
+    with jax_internals.sums_of_numbers("replica", lambda number: number != 1):
+        assert parallel._psum is not theirs
+        (row,) = jax.make_jaxpr(
+            lambda: jax.lax.psum(3, "replica"), axis_env=[("replica", 2)]
+        )().eqns
+        assert row.primitive.name == "psum"
+        one = jax.make_jaxpr(lambda: jax.lax.psum(1, "replica"), axis_env=[("replica", 2)])()
+        assert not one.eqns
+    assert parallel._psum is theirs
+    assert not hasattr(jax_internals.ConcreteArray.block_until_ready, "explains")
 
 
 def test_the_class_of_concrete_arrays_is_not_that_of_tracers() -> None:
@@ -38,7 +129,7 @@ def test_the_backend_is_known_to_have_started() -> None:
     assert jax_internals.backend_started() is True
 
 
-def test_an_uncommitted_view_shares_memory_and_mixes_with_other_devices() -> None:
+def test_an_uncommitted_view_shares_memory_and_mixes() -> None:
     first, second = (jax.device_put(jnp.arange(3.0), device) for device in jax.devices()[:2])
     with pytest.raises(ValueError, match="incompatible devices"):
         first + second
@@ -104,33 +195,6 @@ def test_traces_differ_inside_and_outside_of_transformations() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "differentiate",
-    [
-        lambda f, x: jax.grad(f)(x),
-        lambda f, x: jax.value_and_grad(f)({"x": x}),
-        jax.vjp,
-        lambda f, x: jax.jvp(f, (x,), (x,)),
-        jax.linearize,
-        lambda f, x: jax.jacfwd(f)(x),
-        lambda f, x: jax.jacrev(f)(x),
-        lambda f, x: jax.jit(jax.grad(jax.jit(f)))(x),
-    ],
-)
-def test_the_arguments_by_which_jax_differentiates_are_known(differentiate: Any) -> None:
-    x, seen = jnp.ones(2), []
-
-    def f(_: Any) -> Any:
-        seen.append(jax_internals.differentiated())
-        return jnp.float32(1)
-
-    differentiate(f, x)
-    assert {one is x or isinstance(one, jax.core.Tracer) for one in seen[0]} == {True}
-    assert jax_internals.differentiated() == []
-    jax.jit(jax.vmap(f))(x)
-    assert seen[-1] == []
-
-
 def test_pieces_are_the_shards_in_the_order_of_the_devices() -> None:
     array = jax.device_put(np.arange(6.0).reshape(3, 2), _rows())
     pieces = jax_internals.pieces(array)
@@ -192,7 +256,7 @@ def test_the_type_of_statistics_is_kept() -> None:
     assert list(kept) == []
 
 
-def test_a_registered_class_is_an_array_wherever_jax_takes_arrays() -> None:
+def test_a_registered_class_is_an_array_for_jax() -> None:
     class Held:
         def __init__(self, value: list[float]) -> None:
             self.array = jnp.asarray(value)
@@ -219,7 +283,7 @@ def test_outside_of_traces_numbers_are_known() -> None:
     assert seen == [float(jnp.sin(1.0))]
 
 
-def test_an_error_of_several_arrays_that_are_waited_for_is_explained(
+def test_an_error_of_awaited_arrays_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arrays: Any = jax_internals.ConcreteArray
@@ -228,7 +292,7 @@ def test_an_error_of_several_arrays_that_are_waited_for_is_explained(
         monkeypatch.setattr(arrays, name, getattr(arrays, name))
 
     def fail(arrays: list[jax.Array]) -> None:
-        raise internals.RuntimeFailure(f"{len(arrays)} arrays: connection closed")
+        raise jax.errors.JaxRuntimeError(f"{len(arrays)} arrays: connection closed")
 
     def explain(error: Exception) -> None:
         raise LookupError("worker 1 was killed") from error
@@ -244,7 +308,7 @@ def test_a_part_of_a_scan_computes_one_carried_value_alone() -> None:
         return jax.lax.scan(lambda c, _: ((c[0] + 1, c[1] * c[0]), None), (x, y), None, length=3)
 
     (equation,) = [e for e in jax.make_jaxpr(both)(0.0, 1.0).eqns if e.primitive.name == "scan"]
-    first, second = (jax_internals.part_of(equation, output) for output in (0, 1))
+    first, second = (operations.part_of(equation, output) for output in (0, 1))
     assert first.invars == equation.invars[:1]
     assert first.outvars == equation.outvars[:1]
     assert second.invars == equation.invars
@@ -252,7 +316,7 @@ def test_a_part_of_a_scan_computes_one_carried_value_alone() -> None:
 
 def test_a_part_of_a_jaxpr_needs_its_own_inputs_alone() -> None:
     jaxpr = jax.make_jaxpr(lambda x, y: (x + 1, jnp.sin(y) * x))(0.0, 1.0).jaxpr
-    part, used = jax_internals.part_of_jaxpr(jaxpr, [True, False])
+    part, used = operations.part_of_jaxpr(jaxpr, [True, False])
     assert used == [True, False]
     assert [equation.primitive.name for equation in part.eqns] == ["add"]
     assert len(part.outvars) == 1

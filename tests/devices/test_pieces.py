@@ -24,7 +24,7 @@ def strategy() -> dl.Strategy:
     return dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])
 
 
-def test_a_variable_whose_pieces_were_interrupted_is_read_and_assigned(
+def test_a_variable_with_interrupted_pieces_can_be_used(
     strategy: dl.Strategy,
 ) -> None:
     with strategy.scope():

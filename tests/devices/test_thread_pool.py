@@ -10,7 +10,7 @@ import pytest
 from distlab.devices import thread_pool
 from tests.devices.programs import finish
 
-# A step whose callback gets 1 MB waited for ever, with one thread for each device.
+# A step whose callback gets 1 MB deadlocked, with one thread for each device.
 STEPS = """
 import jax, numpy as np
 import distlab as dl
@@ -54,7 +54,7 @@ def test_devices_asked_for_by_jaxs_own_settings_do_not_deadlock() -> None:
     assert (status, out) == (0, "4 4.0\n")
 
 
-def test_where_jax_started_first_fewer_steps_are_in_flight_and_it_is_said() -> None:
+def test_fewer_steps_are_in_flight_where_jax_started_first() -> None:
     program = """
 import jax
 jax.devices()

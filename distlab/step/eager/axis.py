@@ -12,12 +12,12 @@ import contextlib
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.extend.core.primitives import axis_index_p, cond_p, jit_p, scan_p, while_p
+from jax.extend.core import Primitive, set_current_trace
+from jax.extend.core.primitives import axis_index_p, jit_p, scan_p
 from jax.sharding import PartitionSpec
 
 from distlab.devices import dispatch_order, in_flight, jax_internals
@@ -71,10 +71,13 @@ _running: ContextVar[_Replica | None] = ContextVar("distlab_eager_axis", default
 @contextlib.contextmanager
 def bound(replicas: int, number: int, meet: Meet, differ: Differ) -> Iterator[None]:
     """Binds the name of the axis of replicas, while one replica's Python runs."""
-    _intercept()
     token = _running.set(_Replica(number, meet, differ))
     try:
-        with jax_internals.named_axis(AXIS, replicas):
+        with (
+            jax_internals.named_axis(AXIS, replicas),
+            jax_internals.sums_of_numbers(AXIS, _differs),
+            set_current_trace(_trace),
+        ):
             yield
     finally:
         _running.reset(token)
@@ -190,25 +193,6 @@ def _program(known: Known, mesh: ReplicaMesh) -> Callable[..., list[jax.Array]]:
     return jax.jit(mapped)
 
 
-@functools.cache
-def _intercept() -> None:
-    """Makes JAX ask here first how to compute an operation over the axis from Python."""
-    jax_internals.sum_over_axis(AXIS, _differs)
-    for primitive in jax_internals.COLLECTIVES:
-        _intercept_one(primitive, jaxprs.is_collective)
-    for primitive in (jit_p, scan_p, while_p, cond_p):
-        _intercept_one(primitive, _communicates, _reads_number)
-    computed: Any = axis_index_p.impl
-
-    def own_number(**params: Any) -> Any:
-        replica = _running.get()
-        if replica is None or params.get("axis_name") != AXIS:
-            return computed(**params)
-        return jnp.int32(replica.number)
-
-    axis_index_p.def_impl(own_number)
-
-
 def _differs(value: Any) -> bool:
     """Returns whether a value that is not traced may differ between replicas."""
     replica = _running.get()
@@ -220,29 +204,32 @@ def _differs(value: Any) -> bool:
     return value != 1 if jax_internals.being_staged() else replica.differ(value)
 
 
-def _intercept_one(
-    primitive: Primitive,
-    communicates: Callable[[Operation], bool],
-    reads_number: Callable[[Operation], bool] = lambda _: False,
-) -> None:
-    computed: Any = primitive.impl
+@final
+class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
+    """Computes at once, as JAX does, except for operations over the axis of the replicas."""
 
-    def meet(*operands: Any, **params: Any) -> Any:
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         replica = _running.get()
         if replica is None:
-            return computed(*operands, **params)
+            return super().process_primitive(primitive, args, params)
+        if primitive is axis_index_p and params.get("axis_name") == AXIS:
+            return jnp.int32(replica.number)
         operation = Operation(primitive, params)
-        if not communicates(operation):
-            own = jaxprs.numbered(params, replica.number) if reads_number(operation) else params
-            return computed(*operands, **own)
+        has_jaxprs = bool(jaxprs.inner_jaxprs(operation))
+        if not (_communicates if has_jaxprs else jaxprs.is_collective)(operation):
+            if has_jaxprs and _reads_number(operation):
+                params = jaxprs.numbered(params, replica.number)
+            return super().process_primitive(primitive, args, params)
         token = _running.set(None)  # the program of all replicas computes as JAX does
         try:
-            results = replica.meet(operation, [jnp.asarray(operand) for operand in operands])
+            results = replica.meet(operation, [jnp.asarray(operand) for operand in args])
         finally:
             _running.reset(token)
         return list(results) if primitive.multiple_results else results[0]
 
-    primitive.def_impl(meet)
+
+_trace: Final = _ReplicaTrace()
+"""The only one: JAX keeps compiled functions by the trace that calls them."""
 
 
 def _communicates(operation: Operation) -> bool:

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 from jax.extend import core
 from jax.extend.core.primitives import copy_p
+from jax.interpreters.partial_eval import dce_jaxpr
 
-from distlab.devices import jax_internals
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import AXIS, SAME_ON_ALL
 
@@ -254,6 +254,24 @@ def inner_jaxprs(equation: Any) -> list[Any]:
     return list(core.jaxprs_in_params(equation.params))
 
 
+def part_of(equation: Any, output: int) -> Any:
+    """Returns an equation that computes one output, and few others beside it."""
+    variables = [atom for atom in equation.invars if not isinstance(atom, core.Literal)]
+    wanted = [equation.outvars[output]]
+    inputs = list(dict.fromkeys(variables))
+    (program, *_) = core.jaxprs_in_params(equation.params)
+    known = program.debug_info._replace(arg_names=("",) * len(inputs), result_paths=("",))
+    alone: Any = core.Jaxpr([], inputs, wanted, [equation], equation.effects, known)
+    part, _ = part_of_jaxpr(alone, [True])
+    return part.eqns[-1]
+
+
+def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
+    """Returns an open jaxpr of some outputs alone, and for each input if it is needed."""
+    part, used = dce_jaxpr(jaxpr, list(outputs))
+    return part, list(used)
+
+
 def divided_over(jaxpr: Any) -> set[str]:
     """Returns the axes of several devices by which a jaxpr first divides its work, at any depth."""
     found = _first(jaxpr, lambda equation: bool(_axes_of_devices(equation)))
@@ -467,10 +485,10 @@ def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hash
     inner = called(equation)
     if inner is not None:
         wanted = [n == output for n in range(len(equation.outvars))]
-        program, inputs = jax_internals.part_of_jaxpr(inner.jaxpr, wanted)
+        program, inputs = part_of_jaxpr(inner.jaxpr, wanted)
         program_key = _jaxpr_key(Inner(program, inner.consts), derivatives=False)
         return "call", program_key, tuple(_chosen(operands, inputs))
-    part = jax_internals.part_of(equation, output)
+    part = part_of(equation, output)
     key_of = {id(atom): operand for atom, operand in zip(equation.invars, operands, strict=True)}
     needed = [key_of[id(atom)] for atom in part.invars]
     position = next(n for n, var in enumerate(part.outvars) if var is equation.outvars[output])
@@ -479,12 +497,12 @@ def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hash
 
 def _loop_key(loop: While, operands: Sequence[Hashable], output: int) -> Hashable:
     """Returns the key of one value that a while loop carries, and of the others that it needs."""
-    condition, uses = jax_internals.part_of_jaxpr(loop.condition.jaxpr, [True])
+    condition, uses = part_of_jaxpr(loop.condition.jaxpr, [True])
     of_condition, of_body = loop.condition_consts, loop.body_consts
     carried = uses[of_condition:]
     carried[output] = True
     while True:
-        body, used = jax_internals.part_of_jaxpr(loop.body.jaxpr, carried)
+        body, used = part_of_jaxpr(loop.body.jaxpr, carried)
         more = [a or b for a, b in zip(carried, used[of_body:], strict=True)]
         if more == carried:
             break

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from distlab.devices.jax_internals import mapped_axes
 from distlab.devices.mesh import AXIS
+from distlab.devices.requirements import mapped_axes
 from distlab.errors import ContextError
 from distlab.step.jaxprs.operations import PMAP_AXIS, divided_over
 from distlab.text.shown import shown_text

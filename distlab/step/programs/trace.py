@@ -85,7 +85,6 @@ def trace(
     on_mesh: bool,
 ) -> LocalTrace:
     """Traces `fn` with one replica's shapes. Nothing is executed."""
-    _intercept_sums()
     mesh = host.mesh
     candidates = live()
     found: dict[str, Any] = {}
@@ -131,7 +130,7 @@ def trace(
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
-        with _seen(mesh, on_mesh):
+        with _seen(mesh, on_mesh), jax_internals.sums_of_numbers(AXIS, _differs):
             jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
         raise needs_python(fn, "run", error, other_ways(arguments.numbers())) from error
@@ -171,12 +170,6 @@ def _unshared(const: Any) -> Any:
     into the array since.
     """
     return np.asarray(const).view(type(const)) if isinstance(const, np.ndarray) else const
-
-
-@functools.cache
-def _intercept_sums() -> None:
-    """Makes `jax.lax.psum` a sum also of numbers that differ with shapes, and of complex ones."""
-    jax_internals.sum_over_axis(AXIS, _differs)
 
 
 def _differs(value: Any) -> bool:
