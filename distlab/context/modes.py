@@ -56,15 +56,6 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Checks the types, so that the line that made the options is the one that fails."""
-        for name in (
-            "experimental_enable_dynamic_batch_size",
-            "experimental_bucketizing_dynamic_shape",
-        ):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(
-                    f"{name} must be True or False, got {shown(getattr(self, name))}. Leave it "
-                    "out: it changes nothing."
-                )
         if self.run_eagerly is not None:
             _checked(self.run_eagerly)
         donated: Any = self.donate_argnums

@@ -8,7 +8,6 @@ Outside of any scope it is in the default strategy's replica context, as in Tens
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
@@ -117,14 +116,6 @@ def updating() -> bool:
     return _mode().updating
 
 
-@functools.cache
-def _mesh_check() -> Callable[[str], None]:
-    """Returns the check of JAX's mesh. `distlab --help` imports this module, and no JAX."""
-    from distlab.devices.requirements import require_no_other_mesh
-
-    return require_no_other_mesh
-
-
 def entered(verb: str, strategy: Host) -> MergingCollectives | None:
     """Checks that a step of `strategy` may be run here; returns the `merge_call` around it."""
     modes = _thread.modes
@@ -138,7 +129,6 @@ def entered(verb: str, strategy: Host) -> MergingCollectives | None:
 
 def require_cross_replica(verb: str, strategy: Host) -> None:
     """Checks that a verb may be called here on all replicas of `strategy`."""
-    _mesh_check()(verb)
     mode = _mode()
     default = _default_mode().strategy
     if mode.strategy is not strategy and mode.strategy is not default:

@@ -7,7 +7,7 @@ copies. Code above calls the layout and never compares names.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Final, Literal, Protocol, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -21,114 +21,87 @@ LayoutName: TypeAlias = Literal["replicated", "per_replica", "single"]
 """Equal copies, one on each device; a separate value on each device; one copy on one device."""
 
 
-class Partition(Protocol):
-    """Division of a global array into the replicas' blocks, for a program over the mesh."""
+class Partition(NamedTuple):
+    """Division of a global array into the replicas' blocks, for a program over the mesh.
+
+    Attributes:
+      spec: The axes of the mesh by which the array is divided.
+      of_rows: Whether a block is one row, whose first axis is not the replica's.
+    """
 
     spec: PartitionSpec
+    of_rows: bool = False
 
     def local(self, block: Any) -> Any:
         """Returns the value that a replica reads from its block."""
+        return block[0] if self.of_rows else block
 
     def block(self, local: Any) -> Any:
         """Returns the block that stores a replica's value."""
+        return jnp.expand_dims(local, 0) if self.of_rows else local  # constants have no index
 
 
-class _Rows:
-    """Row `i` of `(replicas, ...)` belongs to replica `i`."""
+ROWS: Final = Partition(PartitionSpec(AXIS), of_rows=True)
+"""Row `i` of `(replicas, ...)` for replica `i`."""
 
-    spec = PartitionSpec(AXIS)
-
-    def local(self, block: Any) -> Any:
-        return block[0]
-
-    def block(self, local: Any) -> Any:
-        return jnp.expand_dims(local, 0)  # JAX's constants have no index
-
-
-class _Parts:
-    """The array is divided along its first axis; the block is the replica's value."""
-
-    spec = PartitionSpec(AXIS)
-
-    def local(self, block: Any) -> Any:
-        return block
-
-    def block(self, local: Any) -> Any:
-        return local
-
-
-class _Whole:
-    """Every replica has the whole array."""
-
-    spec = PartitionSpec()
-
-    def local(self, block: Any) -> Any:
-        return block
-
-    def block(self, local: Any) -> Any:
-        return local
-
-
-ROWS: Final[Partition] = _Rows()
-"""One row for each replica."""
-
-PARTS: Final[Partition] = _Parts()
+PARTS: Final = Partition(PartitionSpec(AXIS))
 """One of the equal parts along the first axis for each replica."""
 
-WHOLE: Final[Partition] = _Whole()
+WHOLE: Final = Partition(PartitionSpec())
 """The whole array for each replica."""
 
 
-class Layout(Protocol):
+class Layout(ABC):
     """The devices of a value's copies.
 
     Attributes:
       name: The name that events and pages show.
-      partition: How a program over the mesh divides the array.
+      partition: The division of the array in a program over the mesh.
       copies_differ: Whether each replica may hold a value of its own.
       one_copy: Whether all replicas share one copy.
       server: The number of the parameter server that holds the copy; None without servers.
     """
 
     name: LayoutName
-    partition: Partition
-    copies_differ: bool
-    one_copy: bool
-    server: int | None
+    partition: Partition = WHOLE
+    copies_differ = False
+    one_copy = False
+    server: int | None = None
 
+    @abstractmethod
     def place(self, value: jax.Array) -> jax.Array:
         """Returns the array whose copies all equal `value`."""
 
+    @abstractmethod
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
-
-    def first(self, array: jax.Array) -> jax.Array:
-        """Returns the first copy in this process."""
-
-    def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        """Returns the array with one copy replaced."""
-
-    def adopt(self, array: jax.Array) -> jax.Array:
-        """Returns the array for the output of a program over the mesh."""
-
-    def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Returns the array as an argument of a program over `mesh`."""
-
-    def is_over(self, mesh: ReplicaMesh) -> bool:
-        """Returns whether a program over `mesh` takes and returns the array itself."""
-
-
-class _OnMesh(ABC):
-    """A layout with a copy for each replica of a mesh."""
-
-    server: int | None = None
-
-    def __init__(self, mesh: ReplicaMesh) -> None:
-        self._mesh = mesh
 
     @abstractmethod
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first copy in this process."""
+
+    @abstractmethod
+    def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
+        """Returns the array with one copy replaced."""
+
+    @abstractmethod
+    def adopt(self, array: jax.Array) -> jax.Array:
+        """Returns the array for the output of a program over the mesh."""
+
+    @abstractmethod
+    def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
+        """Returns the array as an argument of a program over `mesh`."""
+
+    @abstractmethod
+    def is_over(self, mesh: ReplicaMesh) -> bool:
+        """Returns whether a program over `mesh` takes and returns the array itself."""
+
+
+class _OnMesh(Layout):
+    """A layout with a copy for each replica of a mesh."""
+
+    def __init__(self, mesh: ReplicaMesh) -> None:
+        self._mesh = mesh
 
     def adopt(self, array: jax.Array) -> jax.Array:
         """Returns the array itself."""
@@ -142,15 +115,19 @@ class _OnMesh(ABC):
         """Returns whether that is the layout's own mesh."""
         return mesh is self._mesh
 
+    def _with_piece(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
+        parts = dict(pieces(array))
+        parts[replica] = jax.device_put(value, self._mesh.devices[replica])
+        return jax.make_array_from_single_device_arrays(
+            array.shape, array.sharding, list(parts.values())
+        )
+
 
 @final
 class Replicated(_OnMesh):
     """Equal copies, one on each replica's device."""
 
     name: LayoutName = "replicated"
-    partition = WHOLE
-    copies_differ = False
-    one_copy = False
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to every device."""
@@ -166,7 +143,7 @@ class Replicated(_OnMesh):
 
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
         """Replaces one device's copy, after which the copies may differ."""
-        return _with_piece(array, replica, jax.device_put(value, self._mesh.devices[replica]))
+        return self._with_piece(array, replica, value)
 
 
 @final
@@ -176,7 +153,6 @@ class OnePerReplica(_OnMesh):
     name: LayoutName = "per_replica"
     partition = ROWS
     copies_differ = True
-    one_copy = False
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to every replica's row."""
@@ -192,11 +168,11 @@ class OnePerReplica(_OnMesh):
 
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
         """Replaces one replica's row."""
-        return _with_piece(array, replica, jax.device_put(value[None], self._mesh.devices[replica]))
+        return self._with_piece(array, replica, value[None])
 
 
 @final
-class OnOneDevice:
+class OnOneDevice(Layout):
     """One copy, which all replicas share.
 
     Args:
@@ -205,8 +181,6 @@ class OnOneDevice:
     """
 
     name: LayoutName = "single"
-    partition = WHOLE
-    copies_differ = False
     one_copy = True
 
     def __init__(self, home: jax.Device | None = None, server: int | None = None) -> None:
@@ -242,11 +216,3 @@ class OnOneDevice:
         """Returns False: the one copy lies outside of any program."""
         del mesh
         return False
-
-
-def _with_piece(array: jax.Array, replica: int, piece: jax.Array) -> jax.Array:
-    parts = dict(pieces(array))
-    parts[replica] = piece
-    return jax.make_array_from_single_device_arrays(
-        array.shape, array.sharding, list(parts.values())
-    )

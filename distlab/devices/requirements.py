@@ -18,18 +18,6 @@ def mapped_axes() -> tuple[str, ...]:
     return tuple(str(name) for name, kind in axes if kind is AxisType.Manual)
 
 
-def require_no_other_mesh(verb: str) -> None:
-    """Checks that `jax.set_mesh` of a mesh of the user's is not in effect."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if not mesh.empty and not any(kind is AxisType.Manual for kind in mesh.axis_types):
-        raise ContextError(
-            f"{verb} was called under jax.set_mesh of a mesh with the axes "
-            f"{', '.join(map(str, mesh.axis_names))}, and a strategy's programs run on a mesh of "
-            "their own. Leave that block first, or give the mesh to NamedSharding and shard_map "
-            "in place of jax.set_mesh."
-        )
-
-
 def require_compilation(verb: str) -> None:
     """Checks that JAX may compile."""
     if cast(Any, jax.config).jax_disable_jit:

@@ -10,14 +10,13 @@ import jax
 
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.tf_config import TFConfigClusterResolver
-from distlab.context.communication import CommunicationImplementation, CommunicationOptions
+from distlab.context.communication import CommunicationOptions
 from distlab.devices import jax_internals, selection, thread_pool
 from distlab.errors import (
     ArgumentTypeError,
     BackendStartedError,
     ClusterSpecError,
     DeviceError,
-    OptionError,
 )
 from distlab.processes import joining
 from distlab.step.programs.place import Place
@@ -56,7 +55,6 @@ class MultiWorkerMirroredStrategy(Strategy):
       ClusterError: Another worker does not start in time, or does not fit.
       BackendStartedError: JAX has started its devices before the workers could be joined.
       DeviceError: `devices_per_worker` is not a number of CPU devices.
-      OptionError: `communication_options` ask for NCCL on CPU devices.
 
     Example:
       >>> import distlab as dl
@@ -193,11 +191,6 @@ def _joined_devices(
     )
     local = group.local_devices
     _require_cpu(asked, local)
-    if options.implementation is CommunicationImplementation.NCCL and local[0].platform == "cpu":
-        raise OptionError(
-            "CommunicationImplementation.NCCL is for NVIDIA GPUs, and the workers have CPU "
-            "devices, between which JAX communicates with Gloo. Use AUTO or RING."
-        )
     return sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
 
 
