@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
-        *("variables", "collectives", "step", "data", "input"),
+        *("uncopied", "variables", "collectives", "step", "data", "input"),
     ),
     "coordinator": (
         *("text", "errors", "uncopied", "events", "devices", "values", "variables", "context"),

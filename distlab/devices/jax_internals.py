@@ -63,10 +63,7 @@ def start_preemption_service() -> None:
 
 
 def connect(address: str, processes: int, index: int, seconds: int, heartbeat: int) -> None:
-    """Connects this process to a coordination service that none of the processes hosts.
-
-    `jax.distributed.initialize` would start a service in process 0.
-    """
+    """Connects this process to a coordination service; process 0 starts none, as in JAX."""
     state: Any = _distributed.global_state
     client = cast(Any, _jaxlib).get_distributed_runtime_client(
         address, index, init_timeout=seconds, use_compression=True, heartbeat_timeout=heartbeat
@@ -362,11 +359,7 @@ def put_rows(
 
 @contextmanager
 def profiler_reserved() -> Iterator[bool]:
-    """Reserves JAX's only profiler.
-
-    JAX refuses to start a second profile. A concurrent `jax.profiler.start_trace`
-    waits until the reservation ends, and then succeeds.
-    """
+    """Reserves JAX's only profiler; a concurrent `jax.profiler.start_trace` waits meanwhile."""
     state = _profiler._profile_state
     if state.lock.locked():
         yield False
@@ -394,10 +387,9 @@ _ONE_EVENT = b"\x0a\x04\x1a\x02\x22\x00"
 
 @functools.cache
 def keep_profile_types() -> Iterator[Any]:
-    """Makes the type of an event's statistics, and keeps it.
+    """Keeps the type of statistics, which jaxlib else makes anew.
 
-    jaxlib makes it when statistics are read, and drops it with the last of them. On
-    Python 3.13 making it warns, which aborts the process where warnings are errors.
+    On Python 3.13 making it warns, which aborts the process where warnings are errors.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
