@@ -250,7 +250,3 @@ class RecompilationWarning(UserWarning):
 
 class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
-
-
-class CapturedStateWarning(UserWarning):
-    """A function that runs in another process changes a copy of what it refers to."""

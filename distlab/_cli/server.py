@@ -77,13 +77,13 @@ def run(args: argparse.Namespace) -> int:
             f"(now {os.environ.get('TF_CONFIG')!r})."
         )
     if args.scheduler is not None:
-        from distlab.integrations.dask.task_process import join_scheduler
+        from distlab.integrations.dask.task import join_scheduler
 
         print(f"{job}-{index} joins the Dask cluster at {args.scheduler}", flush=True)
         join_scheduler(args.scheduler, f"{job}-{index}")
         return 0
-    from distlab.integrations.dask.addressed import host_and_port
-    from distlab.integrations.dask.task_server import serve
+    from distlab.integrations.dask.connection import host_and_port
+    from distlab.integrations.dask.task import serve
 
     cluster = resolver.cluster_spec() if args.cluster is None else _cluster(args.cluster)
     server = Server(cluster, job, index)

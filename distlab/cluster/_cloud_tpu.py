@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.cluster import _google_api
-from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
-from distlab.text.shown import shown
+from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
 
 _GRPC = "grpc://"
 _PORT = "8470"
@@ -84,19 +83,12 @@ def find(
             raise UnsupportedError(
                 f"A TPUClusterResolver is for one TPU, got {len(tpu)}: {tpu}. Name one."
             )
-        if not tpu:
-            raise ClusterSpecError("tpu= must name a TPU, got an empty list")
         tpu = tpu[0]
-    if not isinstance(tpu, str | bytes | None):
-        raise ArgumentTypeError(
-            f"tpu must be the name or address of a TPU, got {shown(tpu)}. Write for example "
-            "'grpc://10.0.0.2:8470', or 'local' for the TPUs of this machine."
-        )
     name = tpu.decode() if isinstance(tpu, bytes) else tpu
     for variable in ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME"):
         name = name or os.environ.get(variable)
     if not name:
-        node = _tpu_config()
+        node = json.loads(os.environ.get("TPU_CONFIG") or "{}")
         name = node.get("tpu_node_name")
         zone, project = zone or node.get("zone"), project or node.get("project")
     if not name:
@@ -105,14 +97,6 @@ def find(
             f'machine, or a name, or "{_GRPC}host:{_PORT}".'
         )
     return CloudTpu(name, zone, project, credentials, service, discovery_url)
-
-
-def _tpu_config() -> dict[str, Any]:
-    text = os.environ.get("TPU_CONFIG") or "{}"
-    try:
-        return dict(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise ClusterSpecError(f"TPU_CONFIG must be a JSON object, got {text!r}") from error
 
 
 def _address(entry: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import importlib
 import os
+import urllib.request
 from typing import Any
 
 from distlab.errors import ClusterError, MissingExtraError
@@ -16,7 +17,6 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
     """Returns Google's client for version 1 of an API."""
     try:
         discovery: Any = importlib.import_module("googleapiclient.discovery")
-        auth: Any = importlib.import_module("google.auth.exceptions")
     except ImportError as error:
         raise MissingExtraError(
             f"The Google API '{name}' is called with the package google-api-python-client, which "
@@ -25,35 +25,22 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
         ) from error
     options = {"discoveryServiceUrl": discovery_url} if discovery_url else {}
     given = None if credentials == "default" else credentials
-    try:
-        return discovery.build(name, "v1", credentials=given, cache_discovery=False, **options)
-    except auth.GoogleAuthError as error:
-        raise ClusterError(
-            f"The Google API '{name}' needs credentials: {error} Or pass credentials=."
-        ) from error
+    return discovery.build(name, "v1", credentials=given, cache_discovery=False, **options)
 
 
 def metadata(path: str) -> str:
     """Returns a value of a Google Cloud machine's metadata server."""
     host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_IP")
     host = host or "metadata.google.internal"
+    request = urllib.request.Request(
+        f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}
+    )
     try:
-        connection = http.client.HTTPConnection(host, timeout=_SECONDS)
-        try:
-            headers = {"Metadata-Flavor": "Google"}
-            connection.request("GET", f"/computeMetadata/v1/{path}", headers=headers)
-            response = connection.getresponse()
-            text = response.read().decode()
-        finally:
-            connection.close()
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
+            text: str = response.read().decode()
     except (OSError, http.client.HTTPException) as error:
         raise ClusterError(
             f"The metadata server {host} did not return {path} ({error}), so this machine is not "
             "in Google Cloud. Pass project= and zone=."
         ) from error
-    if response.status != http.HTTPStatus.OK:
-        raise ClusterError(
-            f"The metadata server {host} returned status {response.status} for {path}. Pass "
-            "project= and zone=."
-        )
     return text

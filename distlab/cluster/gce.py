@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from distlab.cluster import _google_api
-from distlab.cluster.resolver import ClusterResolver, address_of_task
+from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError
 
@@ -63,7 +63,6 @@ class GCEClusterResolver(ClusterResolver):
         Raises:
           MissingExtraError: No service is passed, and the package
             google-api-python-client is not installed.
-          ClusterError: No service is passed, and there are no credentials.
         """
         self._where = {"project": project, "zone": zone}
         self._instance_group = instance_group
@@ -77,19 +76,6 @@ class GCEClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         """Returns the machines that are running, sorted by address, as in TensorFlow."""
         return ClusterSpec({self._job: sorted(map(self._address, self._instances()))})
-
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """Returns the address of a task, this machine's own by default.
-
-        Raises:
-          ClusterSpecError: The group has no such task.
-        """
-        return address_of_task(self, task_type, task_id, rpc_layer)
 
     @property
     def task_type(self) -> str:
@@ -106,7 +92,12 @@ class GCEClusterResolver(ClusterResolver):
     def _instances(self) -> Iterator[str]:
         """Yields the names of the running machines, page by page."""
         groups = self._service.instanceGroups()
-        request = self._list_request(groups)
+        request = groups.listInstances(
+            **self._where,
+            instanceGroup=self._instance_group,
+            body={"instanceState": "RUNNING"},
+            orderBy="name",
+        )
         while request is not None:
             response = request.execute()
             # Google leaves the key out when there is nothing to list.
@@ -115,15 +106,6 @@ class GCEClusterResolver(ClusterResolver):
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
-
-    def _list_request(self, groups: Any) -> Any:
-        options = {**self._where, "body": {"instanceState": "RUNNING"}, "orderBy": "name"}
-        try:
-            return groups.listInstances(instanceGroup=self._instance_group, **options)
-        except TypeError:
-            # TensorFlow passes instanceGroups, which Google's client refuses; services
-            # written for TensorFlow's call accept only that.
-            return groups.listInstances(instanceGroups=self._instance_group, **options)
 
     def _address(self, instance: str) -> str:
         details = self._service.instances().get(instance=instance, **self._where).execute()

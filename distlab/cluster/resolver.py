@@ -12,9 +12,8 @@ from distlab.cluster.spec import ClusterSpec
 class ClusterResolver(abc.ABC):
     """A source of a cluster's description (`tf.distribute`'s class of that name).
 
-    A subclass defines `cluster_spec` and `master`. The other properties
-    read `self._task_type`, `self._task_id` and `self._rpc_layer`, which it may
-    set or leave out; or it overrides the properties.
+    A subclass defines `cluster_spec`, and sets `self._task_type`, `self._task_id`
+    and `self._rpc_layer` or overrides the properties of these names.
 
     Resolvers query the cluster manager at each call, because clusters change.
 
@@ -23,9 +22,6 @@ class ClusterResolver(abc.ABC):
       >>> class Pair(ClusterResolver):
       ...     def cluster_spec(self):
       ...         return ClusterSpec({"worker": ["a:2222", "b:2222"]})
-      ...
-      ...     def master(self, task_type=None, task_id=None, rpc_layer=None):
-      ...         return self.cluster_spec().task_address(task_type, task_id)
       >>> Pair().master("worker", 1)
       'b:2222'
     """
@@ -34,7 +30,6 @@ class ClusterResolver(abc.ABC):
     def cluster_spec(self) -> ClusterSpec:
         """Returns the present cluster."""
 
-    @abc.abstractmethod
     def master(
         self,
         task_type: str | None = None,
@@ -44,14 +39,23 @@ class ClusterResolver(abc.ABC):
         """Returns the address of a task, as a URL when there is an RPC layer.
 
         Args:
-          task_type: The task's job; by default the resolver chooses.
-          task_id: The task's index in that job.
+          task_type: The task's job; by default that of this process.
+          task_id: The task's index in that job; by default that of this process.
           rpc_layer: The protocol in front of the address, such as `"grpc"` for
             `"grpc://host:port"`; by default `self.rpc_layer`.
 
         Returns:
-          The address; empty when there is none.
+          The address; empty when no task is named and this process has none.
+
+        Raises:
+          ClusterSpecError: The cluster has no such task.
         """
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        if task_type is None or task_id is None:
+            return ""
+        address = self.cluster_spec().task_address(task_type, task_id)
+        return format_master(address, rpc_layer or self.rpc_layer)
 
     def num_accelerators(
         self,
@@ -91,7 +95,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_type(self) -> str | None:
         """The job of this process (`"chief"`, `"worker"`, `"ps"`, ...); None when not known."""
-        return getattr(self, "_task_type", None)
+        return self._set_or_own("task_type")  # type: ignore[no-any-return]
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -100,7 +104,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """The index of this process in its job; None when not known."""
-        return getattr(self, "_task_id", None)
+        return self._set_or_own("task_id")  # type: ignore[no-any-return]
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -109,32 +113,24 @@ class ClusterResolver(abc.ABC):
     @property
     def rpc_layer(self) -> str | None:
         """The protocol in front of addresses, such as `"grpc"`; None for plain addresses."""
-        return getattr(self, "_rpc_layer", None)
+        return self._set_or_own("rpc_layer")  # type: ignore[no-any-return]
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
 
+    def _set_or_own(self, name: str) -> Any:
+        value = getattr(self, f"_{name}", None)
+        return self._own(name) if value is None else value
+
+    def _own(self, name: str) -> Any:
+        """Returns a property's value where it was not set."""
+        del name
+
 
 def format_master(address: str, rpc_layer: str | None) -> str:
     """Returns an address with its protocol in front, when there is one."""
     return f"{rpc_layer}://{address}" if rpc_layer else address
-
-
-def address_of_task(
-    resolver: ClusterResolver,
-    task_type: str | None,
-    task_id: int | None,
-    rpc_layer: str | None,
-) -> str:
-    """Returns a task's address, by default that of the resolver's own task."""
-    # The cluster manager is not queried when there is no task to find.
-    task_type = resolver.task_type if task_type is None else task_type
-    task_id = resolver.task_id if task_id is None else task_id
-    if task_type is None or task_id is None:
-        return ""
-    address = resolver.cluster_spec().task_address(task_type, task_id)
-    return format_master(address, rpc_layer or resolver.rpc_layer)
 
 
 def local_accelerators() -> dict[str, int]:

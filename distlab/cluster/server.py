@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import ClusterError, ClusterSpecError
 from distlab.text.shown import shown
-from distlab.uncopied import Uncopied
 
 _LOCAL_JOB: Final = "local"
 _local_numbers = itertools.count()
@@ -21,7 +20,7 @@ serving: Final[list[Callable[[Server, threading.Event], None]]] = []
 
 
 @final
-class Server(Uncopied):
+class Server:
     """One task of a cluster, in this process (`tf.distribute.Server`).
 
     In a process of its own, a worker or a parameter server makes its server and
@@ -62,11 +61,6 @@ class Server(Uncopied):
       'grpc://b:2222'
       >>> server.stop()
     """
-
-    _uncopied = (
-        "{0!r} can't be copied or pickled: it is that task in this process. Pass its cluster, "
-        "server.cluster, and make a Server in the process that needs one."
-    )
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
         self,
@@ -143,13 +137,8 @@ class Server(Uncopied):
         if self._stopped.is_set():
             return
         self.start()
-        for serve in serving:
-            serve(self, self._stopped)
-            return
-        raise UnsupportedError(
-            f"{self!r} is served by an integration with Dask, and there is none. Import distlab, "
-            "not parts of it."
-        )
+        (serve,) = serving
+        serve(self, self._stopped)
 
     def __repr__(self) -> str:
         """Names the task and its address."""
@@ -163,11 +152,6 @@ def running_at(address: str) -> Server | None:
 
 
 def _only(what: str, given: Any, known: list[Any]) -> Any:
-    if not known:
-        raise ClusterSpecError(
-            f"{what} names a task of the cluster, got {shown(given)}, and the cluster has none. "
-            "Write the addresses of its tasks in ClusterSpec({...}), TF_CONFIG or --cluster."
-        )
     if given is None and len(known) == 1:
         return known[0]
     if given is None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ArgumentTypeError
-from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 
@@ -46,8 +45,7 @@ class SimpleClusterResolver(ClusterResolver):
           rpc_layer: The protocol in front of addresses, such as `"grpc"`.
 
         Raises:
-          ArgumentTypeError: `cluster_spec` is not a `ClusterSpec`, `master` is not a string, or
-            `num_accelerators` no dict of numbers.
+          ArgumentTypeError: `cluster_spec` is not a `ClusterSpec`, or `master` not a string.
         """
         if not isinstance(cluster_spec, ClusterSpec):
             raise ArgumentTypeError(
@@ -57,14 +55,6 @@ class SimpleClusterResolver(ClusterResolver):
         if not isinstance(master, str):
             raise ArgumentTypeError(
                 f"master must be a string, got {shown(master)}. Leave it out where tasks are named."
-            )
-        numbers: Any = {} if num_accelerators is None else num_accelerators
-        if not isinstance(numbers, Mapping) or not all(
-            isinstance(kind, str) and is_count(number) for kind, number in numbers.items()
-        ):
-            raise ArgumentTypeError(
-                "num_accelerators must be a dict from kinds to their numbers, got "
-                f"{shown(numbers)}. Write for example {{'GPU': 8}}, or leave it out."
             )
         self._cluster_spec = cluster_spec
         self._master = master

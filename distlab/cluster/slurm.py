@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import final
 
-from distlab.cluster import _gpus, _slurm_step
-from distlab.cluster.resolver import ClusterResolver, address_of_task
+from distlab.cluster import _gpus
+from distlab.cluster.hostlist import expand_hostlist, expand_tasks_per_node, in_slurms_order
+from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError, ClusterSpecError
 
@@ -70,22 +71,24 @@ class SlurmClusterResolver(ClusterResolver):
             srun distributed the tasks neither in blocks nor cyclically.
           ClusterSpecError: One of Slurm's lists can't be read, or a node
             has GPUs but fewer than tasks and `gpus_per_task` is missing.
-          ArgumentTypeError: A number is not a whole one.
         """
-        self._rank = _slurm_step.own_rank()
-        self._jobs = {"worker": _slurm_step.number_of_tasks()} if jobs is None else dict(jobs)
-        self._tasks = _slurm_step.tasks_by_node(tasks_per_node)
-        self._places = _slurm_step.places_by_rank(self._tasks)
-        self._require_one_place_for_each_task()
+        self._rank = _number("SLURM_PROCID")
+        self._jobs = {"worker": _number("SLURM_STEP_NUM_TASKS")} if jobs is None else dict(jobs)
+        tasks = _tasks_by_node(tasks_per_node)
+        self._places = _places_by_rank(tasks)
+        wanted = sum(self._jobs.values())
+        if wanted != len(self._places):
+            raise ClusterError(
+                f"The jobs {self._jobs} have {wanted} tasks, and the Slurm step has "
+                f"{len(self._places)}. Start as many with srun --ntasks, or change jobs=."
+            )
         self._port_base = port_base
         self._rpc_layer = rpc_layer
         self._auto_set_gpu = auto_set_gpu
         visible = _gpus.named_by_environment()
         if gpus_per_node is None:
             gpus_per_node = _gpus.count_by_nvidia_smi() if visible is None else len(visible)
-        self._gpus_per_task = _share(
-            gpus_per_node, gpus_per_task, max(self._tasks.values(), default=0)
-        )
+        self._gpus_per_task = _share(gpus_per_node, gpus_per_task, max(tasks.values(), default=0))
         # A step without its own cgroup sees all GPUs, and its own by number in
         # CUDA_VISIBLE_DEVICES: those numbers are divided among the tasks.
         named = visible is not None and len(visible) == gpus_per_node
@@ -118,23 +121,6 @@ class SlurmClusterResolver(ClusterResolver):
         """Returns `task_type` and `task_id`, both None before `cluster_spec()` was called."""
         return self.task_type, self.task_id
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """Returns the address of a task, this process's own by default.
-
-        Returns:
-          The address with its protocol; empty when no task is named and
-          `cluster_spec()` was not called yet.
-
-        Raises:
-          ClusterSpecError: The step has no such task.
-        """
-        return address_of_task(self, task_type, task_id, rpc_layer)
-
     def num_accelerators(
         self,
         task_type: str | None = None,
@@ -145,29 +131,52 @@ class SlurmClusterResolver(ClusterResolver):
         del task_type, task_id, config_proto
         return {"GPU": self._gpus_per_task}
 
-    def _require_one_place_for_each_task(self) -> None:
-        for job, count in self._jobs.items():
-            _slurm_step.require_count(f"The number of tasks of job {job!r}", count)
-        wanted, places = sum(self._jobs.values()), self._places
-        if wanted != len(places):
-            raise ClusterError(
-                f"The jobs {self._jobs} have {wanted} tasks, and the Slurm step has {len(places)}. "
-                "Start as many with srun --ntasks, or change jobs=."
-            )
-        if self._rank >= len(places):
-            raise ClusterError(
-                f"SLURM_PROCID must be below the number of tasks ({len(places)}), got {self._rank}."
-            )
-        node, here = places[self._rank][0], _slurm_step.own_node()
-        if here in self._tasks and here != node:
-            raise ClusterError(
-                f"Task {self._rank} belongs on node {node} by Slurm's lists, and runs on {here}. "
-                "Use srun --distribution=block, or SimpleClusterResolver."
-            )
+
+def _number(name: str) -> int:
+    return int(_variable(name))
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ClusterError(
+            f"The environment variable {name}, which Slurm sets in every step, is not set. Start "
+            "the program with srun; a job's batch script is not a step."
+        )
+    return value
+
+
+def _tasks_by_node(tasks_per_node: int | Mapping[str, int] | None) -> dict[str, int]:
+    """Returns the number of tasks on each node, in Slurm's order, which is that of ranks."""
+    if isinstance(tasks_per_node, Mapping):
+        tasks = dict(tasks_per_node)
+    else:
+        nodes = expand_hostlist(_variable("SLURM_STEP_NODELIST"))
+        counts = (
+            expand_tasks_per_node(_variable("SLURM_STEP_TASKS_PER_NODE"))
+            if tasks_per_node is None
+            else [tasks_per_node] * len(nodes)
+        )
+        tasks = dict(zip(nodes, counts, strict=True))
+    return {node: tasks[node] for node in sorted(tasks, key=in_slurms_order)}
+
+
+def _places_by_rank(tasks: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Returns the node of each rank, and its place among that node's tasks."""
+    by_node = [(node, slot) for node, count in tasks.items() for slot in range(count)]
+    over_nodes = os.environ.get("SLURM_DISTRIBUTION", "").partition(":")[0].lower()
+    if over_nodes in ("plane", "arbitrary") and len(tasks) > 1:
+        raise ClusterError(
+            f"Slurm distributed the tasks over the nodes by {over_nodes!r}, which does not "
+            "determine the node of each. Use srun --distribution=block or cyclic, or "
+            "SimpleClusterResolver."
+        )
+    if over_nodes == "cyclic":
+        by_node.sort(key=lambda place: place[1])  # stable: nodes stay in their order
+    return by_node
 
 
 def _share(gpus_per_node: int, gpus_per_task: int | None, tasks: int) -> int:
-    _slurm_step.require_count("gpus_per_node", gpus_per_node)
     if gpus_per_task is None:
         gpus_per_task = gpus_per_node // max(tasks, 1)
         if gpus_per_node and not gpus_per_task:
@@ -176,7 +185,6 @@ def _share(gpus_per_node: int, gpus_per_task: int | None, tasks: int) -> int:
                 "gpus_per_task=0 to use none; where Slurm already assigns GPUs to each task, "
                 "gpus_per_node= with the number in a node and auto_set_gpu=False."
             )
-    _slurm_step.require_count("gpus_per_task", gpus_per_task)
     if tasks * gpus_per_task > gpus_per_node:
         raise ClusterError(
             f"{tasks} tasks of a node with {gpus_per_task} GPUs each need {tasks * gpus_per_task}, "

@@ -137,18 +137,15 @@ def _read_tasks(job: str, tasks: object) -> dict[int, str]:
     }
 
 
-def _index(job: str, index: object) -> int:
+def _index(job: str, index: Any) -> int:
     # TF_CONFIG is JSON, whose keys are strings: TensorFlow reads "1" as 1.
-    try:
-        number = int(index)  # type: ignore[call-overload]
-    except Exception:  # noqa: BLE001 - any code of the user's
-        number = -1
+    number = int(index) if isinstance(index, int) or str(index).isdecimal() else -1
     if number < 0:
         raise ClusterSpecError(
             f"The task indices of job {job!r} must be whole numbers from 0, got {shown(index)}. "
             "Number them from 0."
         )
-    return int(number)
+    return number
 
 
 def _text(what: str, value: object) -> str:

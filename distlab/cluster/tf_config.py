@@ -9,7 +9,6 @@ from typing import Any, final
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterSpecError
-from distlab.text.shown import shown
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, or unset'
@@ -122,43 +121,13 @@ class TFConfigClusterResolver(ClusterResolver):
         """The environment passed to the constructor; None by default, as in TensorFlow."""
         return self._environment
 
-    @property
-    def task_type(self) -> str | None:
-        """The job of this process; None when neither passed nor in TF_CONFIG."""
-        return _optional_text(_tf_task("type") if self._task_type is None else self._task_type)
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this process in its job; None when neither passed nor in TF_CONFIG.
-
-        Raises:
-          ClusterSpecError: The index is not a whole number.
-        """
-        index = _tf_task("index") if self._task_id is None else self._task_id
-        try:
-            return None if index is None else int(index)
-        except (TypeError, ValueError) as error:
-            raise ClusterSpecError(
-                f"The task index in TF_CONFIG must be a whole number, got {shown(index)}."
-            ) from error
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The protocol in front of addresses; None when neither passed nor in TF_CONFIG."""
-        given = self._rpc_layer
-        return _optional_text(_tf_config().get("rpc_layer") if given is None else given)
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+    def _own(self, name: str) -> Any:
+        """Reads TF_CONFIG, in which numbers may be strings."""
+        config = _tf_config()
+        if name == "rpc_layer":
+            return config.get("rpc_layer")
+        value = config.get("task", {}).get({"task_type": "type", "task_id": "index"}[name])
+        return int(value) if name == "task_id" and value is not None else value
 
 
 def _tf_config() -> dict[str, Any]:
@@ -170,16 +139,3 @@ def _tf_config() -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}.")
     return config
-
-
-def _tf_task(key: str) -> Any:
-    task = _tf_config().get("task", {})
-    if not isinstance(task, dict):
-        raise ClusterSpecError(
-            f'The "task" of TF_CONFIG must be {{"type": ..., "index": ...}}, got {task!r}.'
-        )
-    return task.get(key)
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else str(value)

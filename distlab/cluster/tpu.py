@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 from distlab.cluster import _cloud_tpu
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError, ClusterSpecError, DeviceError
+from distlab.errors import ClusterError, DeviceError
 
 _LOCAL = "local"
 
@@ -78,8 +78,7 @@ class TPUClusterResolver(ClusterResolver):
             variable TPU_API_DISCOVERY_URL overrides it.
 
         Raises:
-          ClusterSpecError: No TPU is named, or the coordinator has a name
-            and no address (TensorFlow starts a server then).
+          ClusterSpecError: No TPU is named.
           UnsupportedError: Several TPUs are named.
         """
         self._tpu = _cloud_tpu.find(
@@ -90,13 +89,7 @@ class TPUClusterResolver(ClusterResolver):
             service=service,
             discovery_url=discovery_url,
         )
-        if coordinator_name and not coordinator_address:
-            raise ClusterSpecError(
-                f"The coordinator {coordinator_name!r} needs an address. Pass "
-                'coordinator_address="host:port".'
-            )
-        named = coordinator_name and coordinator_address
-        self._coordinator = {coordinator_name: [coordinator_address]} if named else {}
+        self._coordinator = {coordinator_name: [coordinator_address]} if coordinator_name else {}
         self._task_type = job_name
         self._task_id = 0
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec, Tasks
 from distlab.errors import ArgumentTypeError, ClusterSpecError, DuplicateTaskError
 from distlab.text.shown import shown
 
-_OVERRIDES = ("rpc_layer", "task_id", "task_type")
+_OVERRIDES: Final = frozenset({"rpc_layer", "task_id", "task_type"})
 
 
 @final
@@ -37,22 +37,16 @@ class UnionResolver(ClusterResolver):
           ClusterSpecError: There is no resolver, or another keyword.
           ArgumentTypeError: An argument is not a resolver.
         """
-        unknown = sorted(set(kwargs) - set(_OVERRIDES))
-        if unknown:
+        if not args or not _OVERRIDES.issuperset(kwargs):
             raise ClusterSpecError(
-                f"UnionResolver accepts the keywords {', '.join(_OVERRIDES)}, got {unknown}. Leave "
-                "others out."
+                "UnionResolver needs at least one resolver and accepts the keywords "
+                f"{', '.join(sorted(_OVERRIDES))}, got {len(args)} resolvers and {list(kwargs)}."
             )
-        if not args:
-            raise ClusterSpecError(
-                "UnionResolver needs at least one resolver, got none. Pass the resolvers to join."
+        if not all(isinstance(resolver, ClusterResolver) for resolver in args):
+            raise ArgumentTypeError(
+                f"UnionResolver joins ClusterResolvers, got {shown(args)}. Make one of a "
+                "ClusterSpec with SimpleClusterResolver."
             )
-        for resolver in args:
-            if not isinstance(resolver, ClusterResolver):
-                raise ArgumentTypeError(
-                    f"UnionResolver joins ClusterResolvers, got {shown(resolver)}. Make one of a "
-                    "ClusterSpec with SimpleClusterResolver."
-                )
         self._resolvers = args
         self._task_type = kwargs.get("task_type")
         self._task_id = kwargs.get("task_id")
@@ -106,32 +100,8 @@ class UnionResolver(ClusterResolver):
         """The first resolver's."""
         return self._resolvers[0].environment
 
-    @property
-    def task_type(self) -> str | None:
-        """The job of this process: the one that was set, otherwise the first resolver's."""
-        return self._resolvers[0].task_type if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this process in its job: the one set, otherwise the first resolver's."""
-        return self._resolvers[0].task_id if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The protocol in front of addresses: the one set, otherwise the first resolver's."""
-        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+    def _own(self, name: str) -> Any:
+        return getattr(self._resolvers[0], name)
 
 
 def _join(job: str, parts: list[Tasks]) -> Tasks:

@@ -10,8 +10,10 @@ Example:
     print(loss.fetch())
 """
 
-from distlab.coordinator._current_worker import experimental_get_current_worker_index
-from distlab.coordinator.cluster_coordinator import ClusterCoordinator
+from distlab.coordinator.cluster_coordinator import (
+    ClusterCoordinator,
+    experimental_get_current_worker_index,
+)
 from distlab.coordinator.per_worker import PerWorkerValue
 from distlab.coordinator.remote_value import RemoteValue
 

@@ -1,4 +1,4 @@
-"""What a coordinator's functions and workers do, told as one event for each quarter of a second."""
+"""Events of a coordinator's functions and workers: one for each quarter of a second."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from distlab import events
 from distlab.variables.server_traffic import Figures, Link
 
 Outcome: TypeAlias = Literal["done", "failed", "retried"]
+Job: TypeAlias = Literal["worker", "ps"]
+State: TypeAlias = Literal["lost", "returned"]
 
 
 class Closure(Protocol):
@@ -28,17 +30,17 @@ class Closure(Protocol):
 
 
 PERIOD_SECONDS: Final = 0.25
-"""How often an event tells what changed."""
+"""Period of an event while something changes."""
 
 _UNCHANGED_SECONDS: Final = 1.0
-"""How often one tells of functions that only run."""
+"""Period while functions only run."""
 
 _MOST_SPANS: Final = 64
 _MOST_NAMES: Final = 20
 
 
 class _Worker:
-    """What a worker did in a period."""
+    """The counts of a worker in a period."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -63,7 +65,7 @@ class ClosureLog:
       processes: Whether the workers are other processes.
 
     Attributes:
-      active: Set while there may be something to tell.
+      active: Set while there may be something to emit.
     """
 
     def __init__(self, strategy: int, workers: int, servers: int, *, processes: bool) -> None:
@@ -100,17 +102,20 @@ class ClosureLog:
         self._note()
         self._of(worker).begun += 1
 
-    def given_back(self, worker: int) -> None:
-        """Counts a function that a worker was given, and did not begin."""
-        self._note()
-        self._of(worker).begun -= 1
-
-    def ended(self, worker: int, closure: Closure, since: float, outcome: Outcome) -> None:
-        """Counts a function that ended."""
+    def ended(
+        self,
+        worker: int,
+        closure: Closure,
+        since: float,
+        outcome: Outcome,
+        seconds: float | None = None,
+    ) -> None:
+        """Counts a function that ended; one of several that a worker was given took a time."""
         self._note()
         now = time.monotonic()
-        since = max(since, self._free.get(worker, since))  # it was given ahead of its turn
-        self._free[worker] = now
+        if seconds is not None:
+            since = max(since, self._free.get(worker, since))
+            now = self._free[worker] = min(now, since + seconds)
         own = self._of(worker)
         own.outcomes[outcome] += 1
         own.busy_s += now - max(since, self._start_s)
@@ -133,6 +138,19 @@ class ClosureLog:
         for server, numbers in figures.items():
             links.setdefault(server, Link()).add(numbers)
 
+    def task_event(
+        self, job: Job, task: int, state: State, reason: str, at_ns: int | None
+    ) -> events.TaskState:
+        """Returns the event of a process that was lost or returned, now or at a time."""
+        return events.TaskState(
+            time_ns=at_ns or time.monotonic_ns(),
+            strategy=self._strategy,
+            job=job,
+            task=task,
+            state=state,
+            reason=reason,
+        )
+
     def event(
         self,
         held: Mapping[int, Sequence[tuple[Closure, float]]],
@@ -140,7 +158,7 @@ class ClosureLog:
         *,
         everything: bool,
     ) -> events.Closures | None:
-        """Ends the period and returns its event; None where there is nothing to tell yet."""
+        """Ends the period and returns its event; None where nothing happened."""
         now = time.monotonic()
         if not self._changed:
             if not held:
@@ -150,10 +168,9 @@ class ClosureLog:
             if not everything and now - self._start_s < _UNCHANGED_SECONDS:
                 return None
         for worker, functions in held.items():
-            closure, given = functions[0]
+            closure, since = functions[0]
             own = self._of(worker)
             own.queued = len(functions) - 1
-            since = max(given, self._free.get(worker, given))
             own.busy_s += now - max(since, self._start_s)
             own.running = closure.name
         made = self._made(now, waiting)

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from distlab.coordinator._closure_log import ClosureLog
-from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.coordinator.closures import call
 from distlab.coordinator.per_worker import PerWorkerDataset, require_for_workers
@@ -26,7 +25,6 @@ from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.workers import current_worker
 from distlab.text.shown import shown
-from distlab.uncopied import Uncopied
 from distlab.values.checks import checked_call, require_plain
 from distlab.variables import server_traffic
 from distlab.variables.server_traffic import WorkerTraffic
@@ -39,7 +37,7 @@ _made: weakref.WeakKeyDictionary[ParameterServerStrategy, weakref.ref[ClusterCoo
 
 
 @final
-class ClusterCoordinator(Uncopied):
+class ClusterCoordinator:
     """Schedules functions on workers (`tf.distribute.coordinator.ClusterCoordinator`).
 
     Each worker is a thread that runs one function after another, with the
@@ -69,11 +67,6 @@ class ClusterCoordinator(Uncopied):
       [0, 1, 4, 9]
     """
 
-    _uncopied = (
-        "{0!r} can't be copied or pickled: its workers and their queue belong to this process. Use "
-        "the coordinator itself; ClusterCoordinator(strategy) returns it again."
-    )
-
     def __new__(
         cls, strategy: ParameterServerStrategy, *, stall_seconds: float = _STALL_SECONDS
     ) -> ClusterCoordinator:
@@ -100,14 +93,11 @@ class ClusterCoordinator(Uncopied):
     def _start(self, strategy: ParameterServerStrategy, stall_seconds: float) -> None:
         self._strategy = strategy
         self._tasks = strategy.tasks
-        threads_of = 0 if self._tasks is not None else strategy.num_workers
-        self._queue = WorkQueue(stall_seconds, threads_of)
+        self._queue = WorkQueue(stall_seconds)
         if sink.recorder().enabled:
             counts = strategy.num_workers, len(strategy.parameter_device_names)
             remote = self._tasks is not None
             self._queue.log_to(ClosureLog(strategy.number, *counts, processes=remote))
-            if remote:
-                self._queue.tasks = TaskLog(strategy.number)
         if self._tasks is not None:
             weakref.finalize(self, self._tasks.serve(self._queue))
             return
@@ -254,7 +244,7 @@ class ClusterCoordinator(Uncopied):
         Raises:
           CancelledError: A function did not run, because another one failed.
           ClusterError: No function began or ended in time.
-          ContextError: A worker runs the calling function, and would wait for itself.
+          ContextError: A worker runs the calling function, and a result is not there yet.
           Exception: A function raised it.
 
         Example:
@@ -312,6 +302,34 @@ class ClusterCoordinator(Uncopied):
         return f"ClusterCoordinator({self._strategy!r})"
 
 
+def experimental_get_current_worker_index() -> int:
+    """Returns the number of the worker that runs the calling function, from 0.
+
+    A scheduled function or a dataset function calls it to shard data by worker.
+
+    Raises:
+      ContextError: The calling thread is not a worker's.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2201"], "ps": ["b:2201"]})
+      >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> strategy = dl.ParameterServerStrategy(resolver)
+      >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+      >>> coordinator.schedule(dl.coordinator.experimental_get_current_worker_index).fetch()
+      0
+    """
+    worker = current_worker()
+    if worker is None:
+        raise ContextError(
+            "experimental_get_current_worker_index must be called by a function that a worker "
+            "runs, and this thread is no worker's. Call it inside a function that "
+            "ClusterCoordinator.schedule runs."
+        )
+    return worker
+
+
 def _is_written_to(leaf: Any) -> bool:
     """Returns whether the program may fill an array again before its function begins."""
     return isinstance(leaf, np.ndarray) and leaf.flags.writeable
@@ -322,7 +340,7 @@ def _own(leaf: Any) -> Any:
 
 
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:
-    """Runs a worker's thread. A reference to the coordinator would keep it alive for ever."""
+    """Runs a worker's thread, which must not refer to the coordinator, and so keep it alive."""
     with strategy.as_worker(worker):
         traffic = WorkerTraffic() if queue.logged else None
         server_traffic.of_this_thread.set(traffic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import jax
 
@@ -102,14 +102,19 @@ class PerWorkerIterator(Iterator[Any]):
     def __init__(self, iterators: Sequence[Iterator[Any]]) -> None:
         self.values = tuple(iterators)
 
-    def __next__(self) -> Any:
+    def __next__(self) -> NoReturn:
         """Refuses, as in TensorFlow: each worker reads its own iterator."""
-        raise UnsupportedError(
-            "A per-worker iterator is read by the workers, so next() can't be called on it here. "
-            "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
-        )
+        refuse_next()
 
     get_next = __next__
+
+
+def refuse_next() -> NoReturn:
+    """Raises the error of an iterator that only workers read."""
+    raise UnsupportedError(
+        "A per-worker iterator is read by the workers, so next() can't be called on it here. "
+        "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
+    )
 
 
 def is_per_worker(value: Any) -> bool:

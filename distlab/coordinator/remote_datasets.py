@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn, final
 
 import numpy as np
 
+from distlab.coordinator.per_worker import refuse_next
 from distlab.coordinator.worker_datasets import dataset_of, require_dataset
-from distlab.errors import UnsupportedError
 
 _numbers: Final = itertools.count()
 
@@ -45,7 +45,7 @@ class RemoteDataset:
         return RemoteIterator(self)
 
     def __repr__(self) -> str:
-        """Tells where it is."""
+        """Names the kind and the place."""
         return "RemoteDataset(one in each worker)"
 
 
@@ -69,15 +69,12 @@ class RemoteIterator(Iterator[Any]):
 
     def __next__(self) -> NoReturn:
         """Refuses, as in TensorFlow: each worker reads its own iterator."""
-        raise UnsupportedError(
-            "A per-worker iterator is read by the workers, so next() can't be called on it here. "
-            "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
-        )
+        refuse_next()
 
     get_next = __next__
 
     def __repr__(self) -> str:
-        """Tells where it is."""
+        """Names the kind and the place."""
         return "RemoteIterator(one in each worker)"
 
 

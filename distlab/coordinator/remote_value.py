@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import jax
 import numpy as np
 
-from distlab.devices import jax_internals
-from distlab.errors import StructureError, ValueShapeError
-from distlab.uncopied import Uncopied
 from distlab.values.not_an_array import NotAnArray
 
 
 @final
-class RemoteValue(Uncopied, NotAnArray):
+class RemoteValue(NotAnArray):
     """The result of `ClusterCoordinator.schedule` (`tf.distribute.coordinator.RemoteValue`).
 
     Args:
@@ -37,10 +34,6 @@ class RemoteValue(Uncopied, NotAnArray):
       (Array(6., dtype=float32, weak_type=True), np.float32(6.0))
     """
 
-    _uncopied = (
-        "{0!r} can't be copied or pickled: a copy would not get the result. Pass what get() or "
-        "fetch() returns."
-    )
     _what = "is the result of a function that a worker runs"
     _passing = ""
     _reading = "Call fetch() on it first"
@@ -51,11 +44,11 @@ class RemoteValue(Uncopied, NotAnArray):
         self._wait = wait
         self.ended = threading.Event()
         self._value: Any = None
-        self._load: Callable[[bool], Any] | None = None
+        self._load: Callable[[], Any] | None = None
         self._error: BaseException | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Refuses arrays and numbers; else it is identity, as searches of pending results need."""
+        """Compares results by identity; refuses arrays and numbers."""
         return self is other if isinstance(other, RemoteValue) else super().__eq__(other)
 
     __hash__ = object.__hash__
@@ -66,8 +59,7 @@ class RemoteValue(Uncopied, NotAnArray):
         Raises:
           CancelledError: The function did not run, because another one failed.
           ClusterError: No function began or ended in time.
-          ContextError: A worker runs the calling function, and would wait for itself: the result
-            is that function's own, or no worker is left to run the other one.
+          ContextError: A worker runs the calling function, and the result is not there yet.
           Exception: The function raised it.
 
         Example:
@@ -79,15 +71,12 @@ class RemoteValue(Uncopied, NotAnArray):
           >>> coordinator.schedule(pow, (2, 3)).get()
           8
         """
-        self._require_ended()
-        if self._load is not None:
-            self._value, self._load = self._load(False), None
-        return self._value
-
-    def _require_ended(self) -> None:
         self._wait(self.ended)
         if self._error is not None:
             raise self._error
+        if self._load is not None:
+            self._value, self._load = self._load(), None
+        return self._value
 
     def fetch(self) -> Any:
         """Waits for the function's result and returns it with NumPy arrays.
@@ -95,8 +84,7 @@ class RemoteValue(Uncopied, NotAnArray):
         Raises:
           CancelledError: The function did not run, because another one failed.
           ClusterError: No function began or ended in time.
-          ContextError: A worker runs the calling function, and would wait for itself: the result
-            is that function's own, or no worker is left to run the other one.
+          ContextError: A worker runs the calling function, and the result is not there yet.
           Exception: The function raised it.
 
         Example:
@@ -109,22 +97,15 @@ class RemoteValue(Uncopied, NotAnArray):
           >>> coordinator.schedule(strategy.run, (lambda x: x * 2.0, (3,))).fetch()
           np.float32(6.0)
         """
-        self._require_ended()
-        if self._load is not None:
-            return self._load(True)
-        return jax.tree.map(_to_numpy, self._value)
+        return jax.tree.map(_to_numpy, self.get())
 
     def set(self, value: Any) -> None:
         """Sets the function's result."""
         self._value = value
         self.ended.set()
 
-    def set_sent(self, load: Callable[[bool], Any]) -> None:
-        """Sets a result that came from another process.
-
-        Args:
-          load: Returns it; with True its JAX arrays as NumPy arrays.
-        """
+    def set_sent(self, load: Callable[[], Any]) -> None:
+        """Sets a result of another process, which is loaded when it is asked for: most are not."""
         self._load = load
         self.ended.set()
 
@@ -140,18 +121,6 @@ class RemoteValue(Uncopied, NotAnArray):
         if self._error is not None:
             return f"RemoteValue(failed: {type(self._error).__name__})"
         return "RemoteValue(ready)"
-
-
-def _refuse_in_jax(value: RemoteValue) -> NoReturn:
-    """Refuses to be an argument of a JAX function."""
-    try:
-        value._refuse()
-    except StructureError as error:
-        raise ValueShapeError(str(error)) from None
-
-
-# Without it JAX tells of its protocol, `__jax_array__`, and not of `fetch`.
-jax_internals.register_array_like(RemoteValue, _refuse_in_jax)
 
 
 def _to_numpy(leaf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a worker's dataset is made of: a dataset, or a function that returns one."""
+"""Sources of a worker's dataset: a dataset, or a function that returns one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameter server a new variable, or a part of it, lies on."""
+"""The parameter servers on which new variables, or parts of them, lie."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class ParameterServerStrategy(Strategy):
 
     @property
     def reads_here(self) -> bool:
-        """Whether the calling thread is a worker's: each worker reads its own datasets."""
+        """True in a thread of a worker: each worker reads its own datasets."""
         return self._workers.current is not None
 
     @property

@@ -23,7 +23,7 @@ class RemoteTasks(Protocol):
 
     @property
     def values(self) -> ValueServers:
-        """What reads and changes variables."""
+        """The variables' values."""
 
 
 class CoordinatedTasks(RemoteTasks, Protocol):
@@ -46,7 +46,7 @@ Connect: TypeAlias = Callable[[Any], CoordinatedTasks | None]
 """Connects to the tasks that an argument of ParameterServerStrategy describes; None: to none."""
 
 connectors: Final[list[Connect]] = []
-"""What integrations offer; the first that knows an argument connects."""
+"""Functions of integrations; the first that knows an argument connects."""
 
 
 def connected(cluster: Any) -> CoordinatedTasks | None:

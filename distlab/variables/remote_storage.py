@@ -19,7 +19,7 @@ from distlab.variables.operations import Operation
 
 
 class Key(NamedTuple):
-    """Where a value is.
+    """The place of a value.
 
     Attributes:
       server: The number of the parameter server.

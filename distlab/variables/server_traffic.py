@@ -1,4 +1,4 @@
-"""What a worker reads from parameter servers and changes there, counted server by server.
+"""Counts of the values that a worker reads from and changes on each parameter server.
 
 A value's version is the number of changes that were made to it. A worker that changes what it
 read knows the version that it read, and learns how many changes others made meanwhile.
@@ -60,7 +60,7 @@ class Link:
 
 @final
 class WorkerTraffic:
-    """What one worker reads and changes. Its own thread calls it."""
+    """The reads and changes of one worker, whose thread calls it."""
 
     def __init__(self) -> None:
         self._links: dict[int, Link] = {}
@@ -124,7 +124,7 @@ class WorkerTraffic:
 of_this_thread: Final[ContextVar[WorkerTraffic | None]] = ContextVar(
     "distlab_server_traffic", default=None
 )
-"""What counts for the worker that the calling thread is; None outside of workers that are threads.
+"""The counts of the worker that the calling thread is; None outside of workers that are threads.
 A new thread has none."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,18 +39,6 @@ def test_index_and_rpc_layer_can_be_set_and_the_job_not() -> None:
         group.task_type = "ps"
     with pytest.raises(ClusterSpecError, match="no job 'worker'"):
         group.master("worker", 0)
-
-
-def test_a_service_written_for_tensorflows_call_will_do() -> None:
-    def list_instances(*, instanceGroups: str, **options: Any) -> Any:  # noqa: N803
-        return SERVICE.listInstances(instanceGroup=instanceGroups, **options)
-
-    groups = SimpleNamespace(
-        listInstances=list_instances, listInstances_next=SERVICE.listInstances_next
-    )
-    service = SimpleNamespace(instanceGroups=lambda: groups, instances=lambda: SERVICE)
-    group = GCEClusterResolver("project", "zone", "group", 1, service=service)
-    assert group.cluster_spec().num_tasks("worker") == 3
 
 
 def test_without_a_service_the_package_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlab.cluster.hostlist import (
-    MAX_NODES,
     expand_hostlist,
     expand_tasks_per_node,
     in_slurms_order,
@@ -35,18 +34,10 @@ def test_lists_are_written_out(hostlist: str, hosts: str) -> None:
 
 @pytest.mark.parametrize(
     "hostlist",
-    ["", ",", "n[1-", "n1]", "n[1-2]]", "n[[1]]", "n[]", "n[a-b]", "n[5-3]", "n[1--3]", "n1,,n2"],
+    ["", ",", "n[1-", "n1]", "n[1-2]]", "n[[1]]", "n[]", "n[a-b]", "n[1--3]", "n1,,n2"],
 )
 def test_what_is_no_list_is_refused(hostlist: str) -> None:
     with pytest.raises(ClusterSpecError, match="A hostlist has a form such as"):
-        expand_hostlist(hostlist)
-
-
-@pytest.mark.parametrize(
-    "hostlist", ["n[0-999999999]", "n[1-999]m[1-999]", "n[1-60000],m[1-60000]"]
-)
-def test_a_list_without_end_is_refused_at_once(hostlist: str) -> None:
-    with pytest.raises(ClusterSpecError, match=f"{MAX_NODES:,}"):
         expand_hostlist(hostlist)
 
 
@@ -62,7 +53,7 @@ def write(ranges: list[tuple[int, int, int]]) -> str:
 
 
 def count_up(ranges: list[tuple[int, int, int]]) -> list[str]:
-    """What a person would write: counting, with zeros in front while they are needed."""
+    """Counts as a person would, with zeros in front while they are needed."""
     numbers = []
     for first, more, digits in ranges:
         width = max(digits, len(str(first)))
@@ -100,7 +91,7 @@ def test_task_counts_are_written_out(text: str, counts: list[int]) -> None:
     assert expand_tasks_per_node(text) == counts
 
 
-@pytest.mark.parametrize("text", ["", "x", "2(3)", "2(x0)", "2,", "2(x99999999)", "-1"])
+@pytest.mark.parametrize("text", ["", "x", "2(3)", "2(x0)", "2,", "-1"])
 def test_what_is_no_list_of_counts_is_refused(text: str) -> None:
     with pytest.raises(ClusterSpecError, match="Tasks per node have a form such as"):
         expand_tasks_per_node(text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distlab.cluster_resolver import SlurmClusterResolver
-from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError
+from distlab.errors import ClusterError, ClusterSpecError
 from tests.cluster.fake_clusters import set_environment
 
 STEP = {
@@ -151,18 +151,13 @@ def test_other_distributions_are_refused_by_every_task(
         resolve(monkeypatch, two_nodes(0, SLURM_DISTRIBUTION=distribution))
 
 
-def test_a_task_that_runs_on_another_node_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ClusterError, match=r"on node n1 .*runs on n2\. Use srun --distribution"):
-        resolve(monkeypatch, two_nodes(1, SLURMD_NODENAME="n2"))
-
-
 @pytest.mark.parametrize(
     "variable", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"]
 )
 def test_outside_of_a_step_it_says_how_to_start_one(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    with pytest.raises(ClusterError, match=f"{variable}.*batch script is not a step.*srun"):
+    with pytest.raises(ClusterError, match=f"{variable}.*Start the program with srun"):
         resolve(monkeypatch, {variable: None})
 
 
@@ -171,9 +166,6 @@ def test_outside_of_a_step_it_says_how_to_start_one(
     [
         ({}, {"jobs": {"worker": 3}}, "have 3 tasks, and the Slurm step has 5"),
         ({}, {"gpus_per_task": 2}, "need 2, and a node has 1"),
-        ({"SLURM_PROCID": "9"}, {}, r"below the number of tasks \(5\), got 9"),
-        ({"SLURM_PROCID": "x"}, {}, "whole number from 0, got 'x'"),
-        ({"SLURM_STEP_TASKS_PER_NODE": "1(x4)"}, {}, "names 5 nodes .* task counts for 4"),
     ],
 )
 def test_what_does_not_fit_the_step_is_refused(
@@ -189,13 +181,6 @@ def test_what_does_not_fit_the_step_is_refused(
 def test_fewer_gpus_than_tasks_need_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterSpecError, match=r"2 tasks .* can't divide 1 GPUs.*gpus_per_task=0"):
         resolve(monkeypatch, two_nodes(0, CUDA_VISIBLE_DEVICES="0"))
-
-
-def test_numbers_must_be_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentTypeError, match=r"job 'worker' must be a whole number, got '5'"):
-        resolve(monkeypatch, jobs={"worker": "5"})
-    with pytest.raises(ClusterSpecError, match="gpus_per_node must be 0 or more, got -1"):
-        resolve(monkeypatch, gpus_per_node=-1)
 
 
 def nvidia_smi(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:

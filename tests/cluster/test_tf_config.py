@@ -69,7 +69,7 @@ def test_several_tasks_and_no_own_one_is_an_error(monkeypatch: pytest.MonkeyPatc
         resolver.num_accelerators()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"task": 3}', '{"task": {"index": "x"}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_what_can_not_be_read_says_what_belongs_there(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

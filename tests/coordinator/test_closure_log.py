@@ -1,4 +1,4 @@
-"""What a recording tells of scheduled functions, compared with counts of the program itself."""
+"""Recorded events of scheduled functions, compared with counts of the program itself."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def recorded(folder: Path, strategy: dl.ParameterServerStrategy) -> Iterator[lis
     with dl.record(folder, probe=False):
         yield found
     with dl.Run.open(folder) as run:
-        told = [event for event in run.events("closures") if isinstance(event, Closures)]
-    found += [event for event in told if event.strategy == strategy.number]
+        kept = [event for event in run.events("closures") if isinstance(event, Closures)]
+    found += [event for event in kept if event.strategy == strategy.number]
 
 
 def totals(events: list[Closures]) -> dict[str, int]:
@@ -140,18 +140,18 @@ def test_a_function_that_runs_is_told_while_it_runs(tmp_path: Path) -> None:
         coordinator.schedule(int)
         assert began.wait(LIMIT_SECONDS)
 
-        def told() -> list[tuple[WorkerClosures, int]]:
+        def seen() -> list[tuple[WorkerClosures, int]]:
             with dl.Run.open(tmp_path / "run") as run:
                 found = [e for e in run.events("closures") if isinstance(e, Closures)]
             own = [e for e in found if e.strategy == strategy.number]
             return [(one, e.waiting) for e in own for one in e.active]
 
-        wait_until(lambda: any(one.running and waiting for one, waiting in told()), "it is told")
+        wait_until(lambda: any(one.running and waiting for one, waiting in seen()), "its event")
         may_go.set()
         coordinator.join()
-    assert {one.queued for one, _ in told()} == {0}  # a thread takes one at a time
-    assert told()[-1][0].running == ""
-    assert sum(one.done for one, _ in told()) == 2
+    assert {one.queued for one, _ in seen()} == {0}  # a thread takes one at a time
+    assert seen()[-1][0].running == ""
+    assert sum(one.done for one, _ in seen()) == 2
 
 
 def test_reads_and_changes_of_threads_are_counted_by_server(tmp_path: Path) -> None:

@@ -231,9 +231,9 @@ def test_functions_go_on_until_an_error_is_told_and_it_is_told_once(
     assert coordinator.done()
 
 
-@pytest.mark.parametrize("tell", ["join", "done", "schedule"])
+@pytest.mark.parametrize("verb", ["join", "done", "schedule"])
 def test_telling_an_error_cancels_what_waits_and_lets_what_runs_end(
-    coordinator: ClusterCoordinator, busy: _Busy, tell: str
+    coordinator: ClusterCoordinator, busy: _Busy, verb: str
 ) -> None:
     first = busy.schedule(WORKERS)
     coordinator.schedule(_fails)
@@ -246,15 +246,15 @@ def test_telling_an_error_cancels_what_waits_and_lets_what_runs_end(
     cancelled: list[BaseException] = []
 
     def go_on_when_cancelled() -> None:
-        with pytest.raises(CancelledError, match="did not run, as an earlier one raised") as told:
+        with pytest.raises(CancelledError, match="did not run, as an earlier one raised") as raised:
             waiting[0].get()
-        cancelled.append(told.value)
+        cancelled.append(raised.value)
         second.go_on.set()
 
     thread = threading.Thread(target=go_on_when_cancelled)
     thread.start()
     call = {"join": coordinator.join, "done": coordinator.done}.get(
-        tell, lambda: coordinator.schedule(int)
+        verb, lambda: coordinator.schedule(int)
     )
     with pytest.raises(FloatingPointError, match="loss is NaN"):
         call()

@@ -14,7 +14,7 @@ import pytest
 import distlab as dl
 from distlab.devices.layouts import OnOneDevice
 from distlab.errors import UnsupportedError
-from distlab.integrations.dask.packing import description, packed, unpacked
+from distlab.integrations.dask.values import kinds_text, packed, unpacked
 from distlab.strategies.one_device import OneDeviceStrategy
 from distlab.variables.operations import COMBINE, Operation
 from distlab.variables.remote_storage import Key, PackedChanges, PackedValues
@@ -48,7 +48,7 @@ class Servers:
 
     def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
         ((part, buffer),) = parts
-        left = iter(unpacked(description(part.kinds), buffer))
+        left = iter(unpacked(kinds_text(part.kinds), buffer))
         operations = [
             Operation(change.verb, tuple(itertools.islice(left, change.operands)))
             for change in part.changes

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.integrations.dask.packing import description, packed, unpacked
+from distlab.integrations.dask.values import kinds_text, packed, unpacked
 from distlab.variables.remote_storage import (
     Key,
     Kind,
@@ -54,7 +54,7 @@ class Servers:
     def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
         self.calls += [part.server for part, _ in parts]
         for part, buffer in parts:
-            operands = iter(unpacked(description(part.kinds), buffer))
+            operands = iter(unpacked(kinds_text(part.kinds), buffer))
             for key, verb, count in part.changes:
                 assert key.server == part.server
                 self.changes.append((key, verb, list(itertools.islice(operands, count))))

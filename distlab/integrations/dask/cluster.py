@@ -14,11 +14,11 @@ import dask
 from distributed import Client, Scheduler
 
 from distlab.errors import ArgumentValueError, ClusterError
+from distlab.integrations.dask.connection import SETTINGS
 from distlab.integrations.dask.local_tasks import LocalTasks, TaskProcess
 from distlab.integrations.dask.members import lose_all
-from distlab.integrations.dask.references import CoordinatorsOwn
+from distlab.integrations.dask.pickling import CoordinatorsOwn
 from distlab.integrations.dask.resolver import DaskClusterResolver
-from distlab.integrations.dask.settings import SETTINGS
 
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 10
@@ -35,7 +35,7 @@ class ParameterServerCluster:
 
     Attributes:
       client: The client of Dask's scheduler.
-      resolver: What `ParameterServerStrategy` is made of.
+      resolver: The argument of `ParameterServerStrategy`.
       workers: The number of workers.
       parameter_servers: The number of parameter servers.
     """

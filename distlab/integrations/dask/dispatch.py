@@ -1,91 +1,58 @@
-"""Closures of a coordinator's queue, run by workers in other processes."""
+"""Closures of a coordinator's queue, given to workers in other processes; short ones together."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
-from collections.abc import Coroutine
-from dataclasses import dataclass
+import functools
+import math
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, final
 
 from distributed.core import ConnectionPool
+from distributed.protocol.serialize import ToPickle
 
-from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.errors import ClusterError, ServerLostError
-from distlab.integrations.dask import references
-from distlab.integrations.dask.closure_lane import ClosureLane
-from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
-from distlab.integrations.dask.members import CLOSED, Membership, Task, weakly
-from distlab.integrations.dask.messages import AFTER_ERROR, WITHDRAWN, Frames, Order, sendable
+from distlab.integrations.dask.closures import ClosuresSent
+from distlab.integrations.dask.handlers import NO_SESSION, require_same
+from distlab.integrations.dask.members import CLOSED, Membership, Task
 from distlab.integrations.dask.pickling import loaded
-from distlab.integrations.dask.sockets import opened
-from distlab.integrations.dask.versions import require_same
+from distlab.integrations.dask.session import NO_FUNCTION
 
 _OPEN_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.05
 _NOBODY: Final = -1
-_MOST_GIVEN: Final = 4
-"""The closures that a worker has: one runs, and the others wait there for it to end."""
+_MOST_TOGETHER: Final = 16
+_SECONDS_TOGETHER: Final = 0.02
+"""Closures of one message take about that long, so that no worker waits for another's."""
 
-_SHORT_SECONDS: Final = 0.1
-"""A closure waits in a worker only where those before it took no longer the last time."""
-
-_IDLE_SECONDS: Final = 0.01
-"""How long a worker has nothing to do before others give back what they did not begin."""
-
-_NOT_RUN: Final = (WITHDRAWN, AFTER_ERROR)
-
+_BYTES_TOGETHER: Final = 4 << 20
 _MOST_REPORTS: Final = 3
-"""How often workers may report a server lost that Dask says is there, as in TensorFlow."""
+"""Reports of workers on a lost server that is there until it counts as lost, as in TensorFlow."""
 
 
 class _Known(NamedTuple):
-    """What is known of a worker that has the session.
+    """The functions and resources that a worker has at an address."""
 
-    Attributes:
-      task: Which one it is.
-      lane: The connection to it.
-      functions: The functions that it has.
-      resources: The resources that it has.
-    """
-
-    task: Task
-    lane: ClosureLane
+    address: str
     functions: set[int]
     resources: set[int]
 
 
-@dataclass(eq=False)
-class _Given:
-    """A closure that a worker has.
-
-    Attributes:
-      number: Its number among the worker's.
-      closure: The closure.
-      call: Its answer.
-    """
-
-    number: int
-    closure: Closure
-    call: asyncio.Future[Any]
-
-
 @final
 class Dispatch:
-    """Gives each worker one closure after another. It runs in the client's event loop.
-
-    While a worker runs a short one it gets the next ones, so that it need not wait for them. As
-    soon as another worker has nothing to do, or an error is told, it gives back what it has not
-    begun.
+    """Gives each worker one message of closures after another, in the connections' event loop.
 
     Args:
       session: The session's name.
       pool: The connections to workers.
-      members: Who is where.
-      closures: What is pickled.
-      about: What a worker has to know of the session.
+      members: The addresses of the tasks.
+      closures: The pickled functions and datasets.
+      about: The arguments of each `WorkerSession`.
+
+    Attributes:
+      idle: The number of workers that wait for `wake`.
     """
 
     def __init__(
@@ -94,320 +61,228 @@ class Dispatch:
         pool: ConnectionPool,
         members: Membership,
         closures: ClosuresSent,
-        about: dict[str, Any],
+        about: Mapping[str, Any],
     ) -> None:
         self._session = session
         self._pool = pool
         self._members = members
         self._closures = closures
-        self._about = about
-        self._known: dict[str, _Known] = {}
-        self._numbers = itertools.count()
-        self._given: dict[Task, list[_Given]] = {}
-        self._short: set[int] = set()  # functions
-        self._begun: set[asyncio.Task[None]] = set()  # the event loop keeps no reference
-        self._told: set[str] = set()
-        self._reports = 0
-        self._lost: ClusterError | None = None  # why all closures fail
-        self._waits: set[asyncio.Event] = set()
+        self._about = dict(about)
         self._queue: WorkQueue | None = None
+        self._known: dict[Task, _Known] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+        self._put = asyncio.Event()
         self._away: set[Task] = set()
-        members.on_lost(weakly(self._worker_lost))
+        self._seconds: dict[int, float] = {}  # that each function took the last time
+        self._reports = 0
+        self._lost: ClusterError | None = None  # the error of all closures
+        self.idle = 0
+        members.on_lost(self._note_lost)
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
         """Runs what the queue holds, until it is closed."""
-        tasks = [Task("worker", n) for n in range(workers)]
-        self._given = {task: [] for task in tasks}
         self._queue = queue
         try:
-            await asyncio.gather(
-                self._fail_all(queue), *(self._serve(queue, task) for task in tasks)
-            )
-        except Exception as error:  # noqa: BLE001 - or those who wait would wait for ever
-            self.fail(_broken(error))
-            await self._fail_all(queue)
-        finally:
-            for task in self._begun:
-                task.cancel()
+            async with asyncio.TaskGroup() as group:
+                for n in range(workers):
+                    group.create_task(self._serve(queue, Task("worker", n)))
+        except Exception as error:  # noqa: BLE001 - or those who wait would never end
+            self.fail(ClusterError(f"Functions are no longer given to workers: {error!r}"))
+        while closures := await self._next(queue, None):
+            self._end_lost(queue, closures)
 
     def fail(self, error: ClusterError) -> None:
         """Fails all closures from now on, and those that run, as a server is lost."""
         self._lost = self._lost or error
-        for given in self._all_given():
-            given.call.cancel()
+        for call in self._running:
+            call.cancel()
         self.wake()
 
     def wake(self) -> None:
-        """Tells idle workers that the queue has another closure, or is closed."""
-        for event in self._waits:
-            event.set()
+        """Has idle workers look at the queue."""
+        self._put.set()
 
-    def withdraw(self) -> None:
-        """Takes back what workers have and did not begin."""
-        for task, given in self._given.items():
-            if len(given) > 1:
-                self._begin(self._withdraw(task, [one.number for one in given]))
+    async def _next(self, queue: WorkQueue, task: Task | None) -> list[Closure]:
+        """Waits for closures; none when the queue is closed, or a worker gets no more."""
+        worker = _NOBODY if task is None else task.index
+        while not queue.closed and (task is None or (task in self._known and not self._lost)):
+            self.idle += 1  # before the look: whoever puts one afterwards sees it, and wakes
+            self._put.clear()
+            try:
+                closure = queue.take_now(worker)
+                if closure is not None:
+                    return [closure, *self._more(queue, worker, closure)]
+                await self._put.wait()
+            finally:
+                self.idle -= 1
+        return []
 
-    async def _withdraw(self, task: Task, numbers: list[int]) -> None:
-        address = await self._members.present(task)
-        known = self._known.get(address)
-        if known is None:
-            return
-        with contextlib.suppress(OSError):
-            rpc = self._pool(address)
-            for number in await rpc.distlab_withdraw(session=self._session, numbers=numbers):
-                known.lane.answer(number, WITHDRAWN)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        begun = asyncio.ensure_future(work)
-        self._begun.add(begun)
-        begun.add_done_callback(self._ended)
-
-    def _ended(self, work: asyncio.Task[None]) -> None:
-        self._begun.discard(work)
-        error = None if work.cancelled() else work.exception()
-        if error is not None:
-            self.fail(_broken(error))
-
-    def _all_given(self) -> list[_Given]:
-        return [one for given in self._given.values() for one in given]
+    def _more(self, queue: WorkQueue, worker: int, closure: Closure) -> Iterator[Closure]:
+        """Takes short closures of the same function that wait, and leaves others their part."""
+        function = closure.sent.function.number
+        seconds = max(self._seconds.get(function, math.inf), 1e-6)
+        size = max(closure.sent.nbytes, 1)
+        most = min(_SECONDS_TOGETHER / seconds, _BYTES_TOGETHER / size, _MOST_TOGETHER)
+        for _ in range(min(int(most), len(queue) // self._about["workers"]) - 1):
+            more = queue.take_now(worker, lambda one: one.sent.function.number == function)
+            if more is None:
+                return
+            yield more
 
     async def _serve(self, queue: WorkQueue, task: Task) -> None:
-        wake = asyncio.Event()
-        self._waits.add(wake)
-        loop = asyncio.get_running_loop()
-        await self._present(queue, task)  # a worker begins to load JAX before its first closure
         while not queue.closed and self._lost is None:
-            wake.clear()
-            if not queue.waits or not self._has_room(task, queue):
-                if not self._given[task]:
-                    loop.call_later(_IDLE_SECONDS, self._balance, queue, task)
-                await wake.wait()
+            if task not in self._known and not await self._open(task):
                 continue
-            address = await self._present(queue, task)
-            if address is None or not self._has_room(task, queue):
-                continue
-            closure = queue.take_now(task.index)
-            if closure is not None:
-                self._give(queue, task, address, closure, wake)
+            closures = await self._next(queue, task)
+            if closures:
+                await self._run(queue, task, self._known[task], closures)
 
-    def _has_room(self, task: Task, queue: WorkQueue) -> bool:
-        given = self._given[task]
-        if not given:
-            return True
-        if len(given) >= _MOST_GIVEN or not all(map(self._given.get, self._given)):
-            return False  # another worker has nothing to do
-        first = queue.first()
-        closures = [one.closure for one in given]
-        return first is not None and all(
-            c.sent.function.number in self._short for c in [*closures, first]
-        )  # fmt: skip
-
-    def _balance(self, queue: WorkQueue, task: Task) -> None:
-        """Takes back what others did not begin where a worker still has nothing to do."""
-        if not self._given[task] and not queue.waits and not queue.closed:
-            self.withdraw()
-
-    def _give(
-        self, queue: WorkQueue, task: Task, address: str, closure: Closure, wake: asyncio.Event
-    ) -> None:
-        # One that was answered counts, too, until its answer was looked at: it may be an error.
-        before = [one.number for one in self._given[task]]
-        order, known = Order(next(self._numbers), before), self._known[address]
-        call = self._call(known, order, closure.sent)
-        given = _Given(order.number, closure, call)
-        self._given[task].append(given)
-
-        async def run() -> None:
-            try:
-                await self._run(queue, task, address, given)
-            finally:
-                self._given[task].remove(given)
-                wake.set()
-
-        self._begin(run())
-
-    async def _fail_all(self, queue: WorkQueue) -> None:
-        """Fails what is scheduled once a server is lost."""
-        wake = asyncio.Event()
-        self._waits.add(wake)
-        while not queue.closed:
-            wake.clear()
-            if self._lost is None or not queue.waits:
-                await wake.wait()
-                continue
-            closure = queue.take_now(_NOBODY)
-            if closure is not None:
-                _end(queue, closure, self._lost)
-
-    async def _present(self, queue: WorkQueue, task: Task) -> str | None:
-        """Returns the address of a worker that has the session, once it is there."""
-        address = await self._members.present(task)
-        if address in self._known:
-            return address
+    async def _open(self, task: Task) -> bool:
+        """Waits for a worker, begins the session there, and returns whether it can be used."""
+        present = asyncio.ensure_future(self._members.present(task))
+        self._running.add(present)
+        await asyncio.wait([present])
+        self._running.discard(present)
+        if present.cancelled():  # a server was lost
+            return False
+        address = present.result()
         try:
-            await self.open(task, address)
+            theirs = await asked(self._pool, address, "distlab_versions")
+            require_same(theirs, f"{task} at {address}")
+            about = {**self._about, "number": task.index}
+            rpc = self._pool(address)
+            await rpc.distlab_open(session=self._session, about=ToPickle(about))
         except OSError:
             self._members.lose(task, address, CLOSED)
-            return None
+            return False
         except ClusterError as error:
-            if str(error) not in self._told:
-                self._told.add(str(error))
-                queue.warn(f"{task} is not used: {error}", RuntimeWarning)
             self._members.lose(task, address, f"not used: {error}")
-            return None
-        return address
-
-    async def open(self, task: Task, address: str) -> None:
-        """Begins the session in a worker."""
-        require_same(await asked(self._pool, address, "distlab_versions"), f"{task} at {address}")
-        await asked(
-            self._pool, address, "distlab_open", session=self._session, number=task.index,
-            **self._about,
-        )  # fmt: skip
-        lane = await ClosureLane.over(
-            await opened(address, self._pool, "distlab_closures", self._session)
-        )
-        self._known[address] = _Known(task, lane, set(), set())
-        if task in self._away and self._queue is not None:
+            return False
+        self._known[task] = _Known(address, set(), set())
+        if task in self._away:
             self._away.discard(task)
-            if self._queue.tasks is not None:
-                self._queue.tasks.returned(task.index, server=task.job == "ps")
+            if self._queue is not None:
+                self._queue.note_task(task.job, task.index, "returned")
+        return True
 
-    async def _run(self, queue: WorkQueue, task: Task, address: str, given: _Given) -> None:
-        closure = given.closure
+    async def _run(
+        self, queue: WorkQueue, task: Task, known: _Known, closures: list[Closure]
+    ) -> None:
+        call = asyncio.ensure_future(self._call(known, closures))
+        self._running.add(call)
         try:
-            answer = await given.call
+            answers = await call
         except (OSError, asyncio.CancelledError):
             if queue.closed:
                 raise
-            if self._lost is None:
-                self._forget(address)
-                self._members.lose(task, address, CLOSED)
-                self._put_back(queue, closure)
-            else:
-                _end(queue, closure, self._lost)
-            return
+            if self._lost is not None:
+                self._end_lost(queue, closures)
+                return
+            if self._known.get(task) is known:
+                self._members.lose(task, known.address, CLOSED)
+            self._put_back(queue, closures)
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
-            _end(queue, closure, error)
-            return
-        _count(queue, task, answer)
-        if answer in (WITHDRAWN, AFTER_ERROR):
-            before = [one.call for one in self._given[task] if one.number < given.number]
-            if answer == AFTER_ERROR and before:
-                await asyncio.wait(before)  # the error comes first
-            queue.give_back(closure)
-            self.wake()
-        elif "lost" in answer:
-            await self._server_lost(queue, closure, answer)
-        elif "error" in answer:
-            self._note(queue, closure, answer)
-            _end(queue, closure, loaded(answer["error"]))
+            for closure in closures:
+                _end(queue, closure, error)
         else:
-            self._note(queue, closure, answer)
-            closure.result.set_sent(_Loaded(answer["result"]))
-            queue.finished(closure)
+            if answers == NO_SESSION:
+                self._known.pop(task, None)
+                self._put_back(queue, closures)
+                return
+            for closure, answer in zip(closures, answers, strict=True):
+                await self._settle(queue, task, closure, answer)
+        finally:
+            self._running.discard(call)
 
-    def _note(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
-        """Does to captured lists what a closure did, one that failed as well."""
-        function = closure.sent.function
-        (self._short.add if answer["seconds"] < _SHORT_SECONDS else self._short.discard)(
-            function.number
-        )
-        if "changes" in answer:
-            appended, others = loaded(answer["changes"])
-            told = self._closures.note(function, appended, others)
-            if told is not None:
-                queue.warn(told)
+    async def _settle(self, queue: WorkQueue, task: Task, closure: Closure, answer: Any) -> None:
+        function, seconds = closure.sent.function, answer["seconds"]
+        self._seconds[function.number] = seconds
+        if "traffic" in answer:
+            queue.linked(task.index, answer["traffic"])
+        if "lost" in answer:
+            await self._server_lost(queue, closure, answer["lost"])
+            return
+        if "appended" in answer:
+            function.lists.extend(loaded(answer["appended"]))
+        if "error" in answer:
+            _end(queue, closure, loaded(answer["error"]), seconds)
+            return
+        if answer["result"] is None:
+            closure.result.set(None)
+        else:
+            closure.result.set_sent(functools.partial(loaded, answer["result"]))
+        queue.finished(closure, None, seconds)
 
-    def _call(self, known: _Known, order: Order, sent: Sent) -> asyncio.Future[Any]:
-        """Gives a closure to a worker, with what it needs and the worker lacks."""
-        new = [] if sent.function.number in known.functions else [sent.function]
-        needed = [*sent.resources, *(number for fn in new for number in fn.resources)]
-        missing = [number for number in needed if number not in known.resources]
-        forget = list(known.functions - self._in_use()) if new else []
-        answer = known.lane.give(
-            order,
-            {
-                "fn": sent.function.number,
-                "args": None if sent.args is None else sendable(sent.args),
-                "functions": [(fn.number, sendable(fn.frames)) for fn in new],
-                "resources": [(n, sendable(self._closures.resources[n])) for n in missing],
-                "forget": forget,
-            },
-        )
+    async def _call(self, known: _Known, closures: list[Closure]) -> Any:
+        """Has a worker run closures of a function, with what they need and the worker lacks."""
+        function = closures[0].sent.function
+        while True:
+            new = function.number not in known.functions
+            needed = set(function.resources if new else ())
+            needed.update(*(one.sent.resources for one in closures))
+            needed -= known.resources
+            message = {
+                "fn": function.number,
+                "frames": function.frames if new else None,
+                "args": [one.sent.args for one in closures],
+                "resources": {number: self._closures.resources[number] for number in needed},
+            }
+            answer = await self._pool(known.address).distlab_run(
+                session=self._session,
+                message=ToPickle(message),
+            )
+            known.functions.add(function.number)
+            known.resources.update(needed)
+            if answer != NO_FUNCTION:
+                return answer
+            known.functions.discard(function.number)
 
-        def note(answered: asyncio.Future[Any]) -> None:
-            ran = not answered.cancelled() and answered.exception() is None
-            if ran and answered.result() not in _NOT_RUN:
-                known.functions.update(fn.number for fn in new)
-                known.functions.difference_update(forget)
-                known.resources.update(missing)
-
-        answer.add_done_callback(note)
-        return answer
-
-    def _forget(self, address: str) -> None:
-        known = self._known.pop(address, None)
-        if known is not None:
-            known.lane.close()
-
-    def _in_use(self) -> set[int]:
-        """Returns the functions that workers have to keep."""
-        given = {one.closure.sent.function.number for one in self._all_given()}
-        return given | self._closures.kept()
-
-    async def _server_lost(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
-        """Takes a worker's report for transient, unless a server is lost or it comes again."""
+    async def _server_lost(self, queue: WorkQueue, closure: Closure, reason: str) -> None:
         self._reports += 1
         if self._reports < _MOST_REPORTS and self._lost is None:
             await asyncio.sleep(_RETRY_SECONDS)
-            self._put_back(queue, closure)
+            self._put_back(queue, [closure])
+        elif self._lost is not None:
+            self._end_lost(queue, [closure])
         else:
-            self._note(queue, closure, answer)
-            _end(queue, closure, self._lost or ServerLostError(answer["lost"]))
+            _end(queue, closure, ServerLostError(reason))
 
-    def _put_back(self, queue: WorkQueue, closure: Closure) -> None:
-        queue.put_back(closure)
+    def _end_lost(self, queue: WorkQueue, closures: list[Closure]) -> None:
+        lost = self._lost
+        assert lost is not None
+        for closure in closures:  # each with an error of its own, which keeps frames alive
+            _end(queue, closure, type(lost)(str(lost)))
+
+    def _put_back(self, queue: WorkQueue, closures: list[Closure]) -> None:
+        for closure in closures:
+            queue.put_back(closure)
         self.wake()
 
-    def _worker_lost(self, task: Task, reason: str) -> None:
-        for given in self._given.get(task, []):
-            given.call.cancel()
-        for address, known in list(self._known.items()):
-            if known.task == task:
-                self._forget(address)
-        asyncio.get_running_loop().call_soon(self._note_lost, task, reason)
+    def _note_lost(self, task: Task, seen: str) -> None:
+        """Emits an event of a lost task, unless all are, as the cluster has ended."""
+        self._known.pop(task, None)
+        self.wake()
+        at_ns = time.monotonic_ns()
 
-    def _note_lost(self, task: Task, reason: str) -> None:
-        """Notes a lost task, unless all are, as the cluster has ended."""
-        if self._queue is None or not self._members.addresses:
-            return
-        self._away.add(task)
-        if self._queue.tasks is not None:
-            self._queue.tasks.lost(task.index, reason, server=task.job == "ps")
-            self._begin(self._tell_lost(self._queue.tasks, task, reason))
+        async def note() -> None:
+            if self._queue is not None and self._members.addresses:
+                self._away.add(task)
+                reason = await self._members.why_lost(task, seen)
+                self._queue.note_task(task.job, task.index, "lost", reason, at_ns)
 
-    async def _tell_lost(self, log: TaskLog, task: Task, reason: str) -> None:
-        try:
-            reason = await self._members.why_lost(task, reason)
-        finally:
-            log.settle(task.index, reason, server=task.job == "ps")
+        noting = asyncio.ensure_future(note())
+        _notes.add(noting)
+        noting.add_done_callback(_notes.discard)
 
 
-def _count(queue: WorkQueue, task: Task, answer: Any) -> None:
-    """Counts what a closure read from parameter servers and changed there."""
-    if isinstance(answer, dict) and "traffic" in answer:
-        queue.linked(task.index, dict(answer["traffic"]))
+_notes: Final[set[asyncio.Task[None]]] = set()  # the event loop keeps no reference
 
 
-def _end(queue: WorkQueue, closure: Closure, error: BaseException) -> None:
+def _end(
+    queue: WorkQueue, closure: Closure, error: BaseException, seconds: float | None = None
+) -> None:
     closure.result.fail(error)
-    queue.finished(closure, error)
-
-
-def _broken(error: BaseException) -> ClusterError:
-    return ClusterError(f"Functions are no longer given to workers: {error!r}")
+    queue.finished(closure, error, seconds)
 
 
 async def asked(pool: ConnectionPool, address: str, verb: str, **about: Any) -> Any:
@@ -422,19 +297,3 @@ async def asked(pool: ConnectionPool, address: str, verb: str, **about: Any) -> 
             )
         await asyncio.sleep(_RETRY_SECONDS)
     return answer
-
-
-class _Loaded:
-    """Loads a result when it is asked for: most are not."""
-
-    def __init__(self, frames: Frames | None) -> None:
-        self._frames = frames
-
-    def __call__(self, as_numpy: bool) -> Any:
-        """Returns the result."""
-        if self._frames is None:
-            return None
-        if not as_numpy:
-            return loaded(self._frames)
-        with references.arrays_as_numpy():
-            return loaded(self._frames)

@@ -1,35 +1,34 @@
-"""Which Dask worker is which task of a cluster, as Dask's scheduler tells it."""
+"""The Dask worker of each task of a cluster, as Dask's scheduler knows them."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 from weakref import WeakKeyDictionary, WeakMethod
 
 from distributed import Client
+from distributed.core import ConnectionPool
 
 from distlab.errors import ClusterError
 from distlab.integrations.dask.local_tasks import LocalTasks
 from distlab.launching.exit_codes import in_short
 
 _TOPIC: Final = "all"
-"""Dask's scheduler logs there that a worker was added or removed."""
+"""Topic of Dask's scheduler on which it logs that a worker was added or removed."""
 
 _EXIT_SECONDS: Final = 10.0
-"""How long the exit code of a process is waited for whose connection was closed."""
-
 _SILENT: Final = "check-worker-ttl"
-"""Dask's scheduler names so what it does as a worker sent no heartbeat in time."""
+"""The scheduler's name for the removal of a worker that sent no heartbeat in time."""
 
 CLOSED: Final = "connection closed"
-_NO_HEARTBEAT: Final = "no heartbeat"
+NO_HEARTBEAT: Final = "no heartbeat"
 
 _listening: Final[WeakKeyDictionary[Client, list[Members]]] = WeakKeyDictionary()
-"""Who listens to a client's scheduler. A client has one handler for a topic."""
+"""A client has one handler for a topic, which these share."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Task:
       index: Its number in the job.
     """
 
-    job: str
+    job: Literal["worker", "ps"]
     index: int
 
     def __str__(self) -> str:
@@ -50,55 +49,73 @@ class Task:
 
 
 Watcher: TypeAlias = Callable[[Task, str], None]
-"""Is called with a lost task and with what was seen of that."""
+"""Called with a lost task and with what was seen of that."""
 
 
-def no_heartbeat(seconds: float) -> str:
-    """Says that a process sent nothing for too long."""
-    return f"{_NO_HEARTBEAT} for {seconds:g} s"
+class Membership(abc.ABC):
+    """The address of each task that is there. Its methods run in the event loop.
 
+    Args:
+      pool: The connections with the tasks.
+    """
 
-class Membership(Protocol):
-    """Which process is which task, and who is lost. Its methods run in the event loop."""
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self._there: dict[Task, str] = {}
+        self._changed = asyncio.Event()
+        self._watchers: list[WeakMethod[Watcher]] = []
 
+    @abc.abstractmethod
     async def start(self) -> None:
-        """Begins to follow the tasks."""
+        """Begins to follow the tasks, once all are there."""
 
+    @abc.abstractmethod
     def stop(self) -> None:
         """Follows them no more."""
 
+    async def why_lost(self, task: Task, seen: str) -> str:
+        """Returns why a task was lost, as far as that can be learned."""
+        del task
+        return seen
+
     def on_lost(self, watcher: Watcher) -> None:
-        """Has a function called with each task that is lost, and what was seen."""
+        """Has a method called with each task that is lost, as long as its object lives."""
+        self._watchers.append(WeakMethod(watcher))
 
     @property
     def addresses(self) -> list[str]:
         """The addresses of the tasks that are there."""
+        return list(self._there.values())
 
     async def present(self, task: Task) -> str:
         """Waits until a task is there, and returns its address."""
+        while (address := self._there.get(task)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return address
 
-    async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost, as far as that can be learned."""
+    def came(self, task: Task, address: str) -> None:
+        """Notes that a task is there."""
+        self._there[task] = address
+        self._changed.set()
 
     def lose(self, task: Task, address: str, seen: str) -> None:
-        """Notes that a task does not answer at an address."""
-
-
-def weakly(method: Watcher) -> Watcher:
-    """Returns what calls a method for as long as its object lives, and keeps none alive."""
-    known = WeakMethod(method)
-
-    def call(task: Task, seen: str) -> None:
-        living = known()
-        if living is not None:
-            living(task, seen)
-
-    return call
+        """Notes that a task does not answer at an address, and ends the calls that wait for it."""
+        if self._there.get(task) != address:
+            return
+        del self._there[task]
+        for comm in list(self._pool.occupied.get(address, ())):
+            comm.abort()
+        self._pool.remove(address)
+        for reference in list(self._watchers):
+            watcher = reference()
+            if watcher is not None:
+                watcher(task, seen)
 
 
 @final
-class Members:
-    """The address of each task. Its methods run in the client's event loop.
+class Members(Membership):
+    """The address of each task of a Dask cluster. Its methods run in the client's event loop.
 
     A Dask worker that is started anew, with its name or in the place of a lost one, becomes the
     same task.
@@ -109,21 +126,19 @@ class Members:
     """
 
     def __init__(self, client: Client, names: Mapping[Task, Any]) -> None:
+        super().__init__(client.rpc)
         self._client = client
         self._names = dict(names)
-        self._addresses: dict[Task, str] = {}
-        self._changed = asyncio.Event()
-        self._watchers: list[Watcher] = []
-        self._since: dict[Task, float] = {}  # when each was first seen
+        self._exits: dict[Task, asyncio.Future[int]] = {}
 
     async def start(self) -> None:
         """Looks who is there, and begins to listen who comes and goes."""
         listening = _listening.setdefault(self._client, [])
         listening.append(self)
         if len(listening) == 1:
-            self._client.subscribe_topic(_TOPIC, functools.partial(_tell, listening))
+            self._client.subscribe_topic(_TOPIC, functools.partial(_hear, listening))
         await self._look()
-        missing = [str(task) for task in self._names if task not in self._addresses]
+        missing = [str(task) for task in self._names if task not in self._there]
         if missing:
             raise ClusterError(
                 f"{', '.join(missing)}: Dask's scheduler at {scheduler(self._client).address} has "
@@ -137,110 +152,70 @@ class Members:
         if self in listening:
             listening.remove(self)
 
-    def on_lost(self, watcher: Watcher) -> None:
-        """Has a function called with each task that is lost, and what was seen."""
-        self._watchers.append(watcher)
-
-    @property
-    def addresses(self) -> list[str]:
-        """The addresses of the tasks that are there."""
-        return list(self._addresses.values())
-
-    async def present(self, task: Task) -> str:
-        """Waits until a task is there, and returns its address."""
-        while (address := self._addresses.get(task)) is None:
-            self._changed.clear()
-            await self._changed.wait()
-        return address
-
     async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost: how long it was silent, or how its process ended."""
-        cluster, since_s = self._client.cluster, self._since.get(task, 0.0)
-        if seen == _NO_HEARTBEAT:
-            return await self._silence() or seen
-        if seen != CLOSED or not isinstance(cluster, LocalTasks):
+        """Returns why a task was lost: with a process of this machine, how it ended."""
+        if seen != CLOSED or task not in self._exits:
             return seen
-        try:
-            async with asyncio.timeout(_EXIT_SECONDS):
-                code = await cluster.exit_code(str(self._names[task]), since_s)
-        except TimeoutError:
-            return seen  # the process lives
-        return seen if code is None else in_short(code)
-
-    async def _silence(self) -> str:
-        """Returns how long a process may be silent; Dask's scheduler keeps what it did."""
-        try:
-            told: Any = await scheduler(self._client).events(topic="scheduler")
-        except OSError:
-            return ""
-        for _, about in reversed(told):
-            match about:
-                case {"action": "worker-ttl-timed-out", "ttl": int() | float() as seconds}:
-                    return no_heartbeat(seconds)
-        return ""
-
-    def lose(self, task: Task, address: str, seen: str) -> None:
-        """Notes that a task does not answer at an address, until Dask tells of another."""
-        if self._addresses.get(task) == address:
-            del self._addresses[task]
-            for watcher in self._watchers:
-                watcher(task, seen)
+        await asyncio.wait([self._exits[task]], timeout=_EXIT_SECONDS)
+        ended = self._exits[task]
+        return in_short(ended.result()) if ended.done() else seen
 
     def lose_all(self) -> None:
         """Notes that all tasks are lost."""
-        for task, address in list(self._addresses.items()):
+        for task, address in list(self._there.items()):
             self.lose(task, address, CLOSED)
 
-    async def told(self, about: Any) -> None:
-        """Learns what happened to a worker of Dask's."""
+    async def hear(self, about: Any) -> None:
+        """Notes that a worker of Dask's came or went."""
         match about:
             case {"action": "remove-worker", "worker": str() as address}:
                 silent = str(about.get("stimulus_id")).startswith(_SILENT)
-                for task in [t for t, known in self._addresses.items() if known == address]:
-                    self.lose(task, address, _NO_HEARTBEAT if silent else CLOSED)
+                for task in [t for t, known in self._there.items() if known == address]:
+                    self.lose(task, address, NO_HEARTBEAT if silent else CLOSED)
             case {"action": "add-worker"}:
                 await self._look()
 
     async def _look(self) -> None:
         identity = await scheduler(self._client).identity(n_workers=-1)
         there = {address: about["name"] for address, about in identity["workers"].items()}
-        taken = set(self._addresses.values())
+        taken = set(self._there.values())
+        known = {str(name) for name in self._names.values()}
         for address, name in there.items():
             if address in taken:
                 continue
-            lost = [task for task in self._names if task not in self._addresses]
+            lost = [task for task in self._names if task not in self._there]
             own = [task for task in lost if str(self._names[task]) == str(name)]
-            known = {str(own_name) for own_name in self._names.values()}
             if not own and str(name) not in known:
                 own = [task for task in lost if task.job == "worker" and taken]
             if own:
-                self._addresses[own[0]] = address
-                self._since[own[0]] = time.monotonic()
-                self._changed.set()
+                cluster = self._client.cluster
+                if isinstance(cluster, LocalTasks):
+                    self._exits[own[0]] = cluster.exit_of(str(name))
+                self.came(own[0], address)
 
 
 def scheduler(client: Client) -> Any:
-    """Returns what calls a client's scheduler."""
+    """Returns the calls of a client's scheduler."""
     return client.scheduler
 
 
 async def lose_all(client: Client) -> None:
-    """Tells all who listen to a client's scheduler that their tasks are lost, as it ends them."""
+    """Has all who listen to a client's scheduler lose their tasks, as the client ends them."""
     for members in list(_listening.get(client, [])):
         members.lose_all()
 
 
-async def _tell(listening: list[Members], event: tuple[float, Any]) -> None:
+async def _hear(listening: list[Members], event: tuple[float, Any]) -> None:
     _, about = event
     for members in list(listening):
-        await members.told(about)
+        await members.hear(about)
 
 
 def known_workers(client: Client) -> Mapping[str, Any]:
     """Returns what Dask's scheduler knows of its workers, by address.
 
-    A client that waits asks: what `scheduler_info` returns may be replaced meanwhile, every two
-    seconds, by what names no worker.
+    A client that waits asks: every two seconds it replaces what `scheduler_info` returns, at times
+    by what names no worker.
     """
     if client.asynchronous or client.scheduler is None:
         workers: Mapping[str, Any] = client.scheduler_info()["workers"]

@@ -1,4 +1,4 @@
-"""What `ParameterServerStrategy` and `Server` can do beyond a cluster in this process."""
+"""Clusters of processes for `ParameterServerStrategy` and `Server`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _connected(module: str, cluster: Any) -> CoordinatedTasks | None:
 
 def _serve(served: server.Server, stopped: threading.Event) -> None:
     _require_dask("A Server serves other processes")
-    from distlab.integrations.dask.task_server import serve
+    from distlab.integrations.dask.task import serve
 
     serve(served, stopped)
 

@@ -1,14 +1,15 @@
-"""Closures as bytes: what lives in one process only travels as a reference.
+"""Closures, arguments and results as bytes; references to what each process has of its own.
 
-Variables, the strategy and per-worker datasets are pickled by their numbers, and a worker that
-loads them finds its own objects for these (`references`).
+Variables, the strategy and per-worker datasets are pickled by their numbers, and a process that
+loads them finds its own objects for these.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, final
+from weakref import WeakValueDictionary
 
 import cloudpickle
 import jax
@@ -16,34 +17,75 @@ import numpy as np
 
 from distlab.coordinator.cluster_coordinator import ClusterCoordinator
 from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator, RemoteVariable
-from distlab.errors import ArgumentTypeError
-from distlab.integrations.dask import references
-from distlab.integrations.dask.messages import Frames
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
 from distlab.variables.per_worker import PerWorkerVariable
-from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import Variable, description
+
+Frames: TypeAlias = list[pickle.PickleBuffer]
+"""A pickle and the buffers that it refers to, which Dask sends without a copy."""
 
 _PROTOCOL: Final = 5
 _NOT_PICKLED: Final = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
 
 
+class Session(Protocol):
+    """A session in one process: the coordinator's, or a worker's."""
+
+    @property
+    def strategy(self) -> Any:
+        """The strategy."""
+
+    def variable(self, key: Key, about: dict[str, Any]) -> Any:
+        """Returns the variable for a value on a parameter server."""
+
+    def resource(self, number: int) -> Any:
+        """Returns a per-worker dataset, iterator or variable."""
+
+
+sessions: Final[WeakValueDictionary[str, Session]] = WeakValueDictionary()
+"""The sessions of this process, by name: a coordinator's ends with its strategy."""
+
+
 @final
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Notes which datasets, iterators and per-worker variables the object refers to.
+class CoordinatorsOwn:
+    """Stand-in, in a worker, for an object that only the coordinator has.
 
     Args:
-      session: The session's name.
-      file: Receives the pickle.
-      buffers: Receives the buffers.
-      needed: Receives them.
+      what: The object, as text.
     """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuses to be used."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ContextError(
+            f"A function that a worker runs used {name} of {self._what}, which lives in the "
+            "coordinator's process. Use it there, and pass results as arguments."
+        )
+
+    def __repr__(self) -> str:
+        """Returns the object's text."""
+        return f"<{self._what}, in the coordinator>"
+
+
+@final
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Pickler that replaces objects of one process by references."""
 
     def __init__(
         self, session: str, file: io.BytesIO, buffers: list[Any], needed: list[Any]
     ) -> None:
-        super().__init__(file, protocol=_PROTOCOL, buffer_callback=buffers.append)
+        def keep(buffer: pickle.PickleBuffer) -> None:
+            memory = buffer.raw()  # the program may write to it before it is sent
+            buffers.append(buffer if memory.readonly else pickle.PickleBuffer(bytes(memory)))
+
+        super().__init__(file, protocol=_PROTOCOL, buffer_callback=keep)
         self._session = session
         self._needed = needed
 
@@ -51,26 +93,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         """Returns how to load an object in another process."""
         match obj:
             case Variable(storage=RemoteStorage() as storage):
-                about = (self._session, storage.key, description(obj))
-                return references.variable, about
+                return _variable, (self._session, storage.key, description(obj))
             case ParameterServerStrategy():
-                return references.strategy, (self._session,)
+                return _strategy, (self._session,)
             case RemoteDataset() | RemoteIterator() | PerWorkerVariable(elsewhere=RemoteVariable()):
                 resource = obj.elsewhere if isinstance(obj, PerWorkerVariable) else obj
                 self._needed.append(resource)
-                return references.resource, (self._session, resource.number)
+                return _resource, (self._session, resource.number)
             case jax.Array() if not isinstance(obj, jax.core.Tracer):
-                return _array(obj)
+                return _array_parts(obj)
             case ClusterCoordinator():
-                return references.CoordinatorsOwn, (repr(obj),)
+                return CoordinatorsOwn, (repr(obj),)
         return super().reducer_override(obj)
-
-
-def _array(array: jax.Array) -> Any:
-    if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
-        data, kind = jax.random.key_data(array), str(jax.random.key_impl(array))
-        return references.key, (np.asarray(data), kind)
-    return references.array, (np.asarray(array),)
 
 
 def pickled(session: str, what: str, value: Any) -> tuple[Frames, list[Any]]:
@@ -86,9 +120,36 @@ def pickled(session: str, what: str, value: Any) -> tuple[Frames, list[Any]]:
             f"something is not: {shown(str(error), 400)}. Make locks, files, generators and the "
             "like inside of the function."
         ) from error
-    return [file.getvalue(), *(buffer.raw() for buffer in buffers)], needed
+    return [pickle.PickleBuffer(file.getvalue()), *buffers], needed
 
 
 def loaded(frames: Frames) -> Any:
     """Returns the object that was pickled."""
     return pickle.loads(frames[0], buffers=frames[1:])  # noqa: S301 - of the same session
+
+
+def _variable(session: str, key: Key, about: dict[str, Any]) -> Any:
+    return sessions[session].variable(key, about)
+
+
+def _strategy(session: str) -> Any:
+    return sessions[session].strategy
+
+
+def _resource(session: str, number: int) -> Any:
+    return sessions[session].resource(number)
+
+
+def _array_parts(array: jax.Array) -> Any:
+    if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+        data, kind = jax.random.key_data(array), str(jax.random.key_impl(array))
+        return _key, (np.asarray(data), kind)
+    return _array, (np.asarray(array),)
+
+
+def _array(value: np.ndarray) -> jax.Array:
+    return jax.device_put(value)
+
+
+def _key(data: np.ndarray, kind: str) -> jax.Array:
+    return jax.random.wrap_key_data(jax.numpy.asarray(data), impl=kind)

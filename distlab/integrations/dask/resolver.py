@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from distlab.cluster.resolver import ClusterResolver, address_of_task
+from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.text.counts import is_count
@@ -90,7 +90,7 @@ class DaskClusterResolver(ClusterResolver):
         """Returns the address of a task, or of Dask's scheduler when none is named."""
         if task_type is None or task_id is None:
             return str(self.client.scheduler_info()["address"])
-        return address_of_task(self, task_type, task_id, rpc_layer)
+        return super().master(task_type, task_id, rpc_layer)
 
 
 def is_dask_client(value: object) -> bool:

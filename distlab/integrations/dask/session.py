@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import importlib
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from typing import Any, TypeAlias, final
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn, final
 
 import numpy as np
-from distributed.core import ConnectionPool
+from distributed.core import Server
 
 from distlab.coordinator.closures import call
+from distlab.coordinator.remote_datasets import RemoteVariable
 from distlab.coordinator.worker_datasets import dataset_of
-from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
-from distlab.integrations.dask import references
-from distlab.integrations.dask.buffered_values import BufferedValues
-from distlab.integrations.dask.captured import CapturedContainers, Changes
-from distlab.integrations.dask.channel import Channel
-from distlab.integrations.dask.messages import AFTER_ERROR, Frames, Order, sendable
-from distlab.integrations.dask.own_variables import own_variable
-from distlab.integrations.dask.pickling import loaded, pickled
-from distlab.integrations.dask.server_calls import ServerCalls
-from distlab.integrations.dask.server_channels import ServerChannels
+from distlab.errors import ClusterError, ContextError, ServerLostError
+from distlab.integrations.dask import pickling
+from distlab.integrations.dask.closures import MOST_FUNCTIONS, CapturedLists
+from distlab.integrations.dask.connection import event_loop
+from distlab.integrations.dask.pickling import Frames, loaded, pickled
+from distlab.integrations.dask.servers import BufferedValues, ServerCalls
 from distlab.strategies.parameter_server import ParameterServerStrategy
+from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.server_traffic import WorkerTraffic
 from distlab.variables.variable import Variable, linked
 
-Answer: TypeAlias = dict[str, Any]
+NO_FUNCTION: Final = "no function"
+"""Answer of a worker that does not have a closure's function (any more)."""
 
 
 @final
 class WorkerSession:
-    """Runs the closures of one coordinator in this process.
+    """The closures of one coordinator in this process.
 
     Args:
       name: The session's name.
-      pool: The connections of this process.
-      loop: Their event loop, in another thread than the closures.
+      node: The Dask worker or server of this process.
       number: This worker's number.
       workers: The number of workers.
       servers: The addresses of the parameter servers.
       paths: Where the coordinator's process finds modules.
-      module: What makes this process know the libraries that the coordinator's knows.
-      counted: Whether the coordinator is told what goes to and from the servers.
+      module: Imported, so that this process has the integrations of the coordinator's.
+      counted: Whether to report what goes to and from the servers.
 
     Attributes:
       strategy: The coordinator's strategy, as it is here.
@@ -58,8 +56,7 @@ class WorkerSession:
     def __init__(
         self,
         name: str,
-        pool: ConnectionPool,
-        loop: asyncio.AbstractEventLoop,
+        node: Server,
         *,
         number: int,
         workers: int,
@@ -73,107 +70,55 @@ class WorkerSession:
         self._name = name
         self._number = number
         self._traffic = WorkerTraffic() if counted else None
-        self._channels = ServerChannels(name, pool, loop, servers.__getitem__)
-        self.values = BufferedValues(ServerCalls(self._channels, self._traffic))
+        loop = event_loop(node)
+        self.values = BufferedValues(
+            ServerCalls(name, node.rpc, loop, list(servers).__getitem__, self._traffic)
+        )
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
         self.strategy = ParameterServerStrategy.in_worker(self, number)
         self._variables: dict[Key, Variable] = {}
-        self._definitions: dict[int, Frames] = {}
-        self._sent: dict[int, Frames] = {}  # functions that are not loaded yet, or can't be
-        self._functions: dict[int, tuple[Any, CapturedContainers]] = {}
+        self._recipes: dict[int, Frames] = {}
         self._resources: dict[int, Any] = {}
-        self._failed: set[int] = set()  # closures
-        self._coordinators: list[Channel] = []
-        self._beginning = threading.Lock()
-        self._begun = -1  # the newest closure
-        self._withdrawn: set[int] = set()
-        references.sessions[name] = self
+        self._functions: OrderedDict[int, _Function] = OrderedDict()
+        pickling.sessions[name] = self
 
-    def serve(self, coordinator: Channel, turn: threading.Lock) -> None:
-        """Runs closures in a thread of their own, until the connection ends."""
-        self._coordinators.append(coordinator)
-        # A daemon: a process can end while it runs a closure.
-        threading.Thread(
-            target=self._run_all, args=(coordinator, turn), name="distlab-worker", daemon=True
-        ).start()
+    def run(self, message: Mapping[str, Any]) -> list[dict[str, Any]] | str:
+        """Runs closures of a function in the calling thread, and returns the answer of each."""
+        self._recipes.update(message["resources"])
+        number, frames = message["fn"], message["frames"]
+        if frames is not None:
+            self._functions[number] = _Function(frames)
+            if len(self._functions) > MOST_FUNCTIONS:
+                self._functions.popitem(last=False)
+        elif number not in self._functions:
+            return NO_FUNCTION
+        self._functions.move_to_end(number)
+        with self.strategy.as_worker(self._number):
+            return [self._answer(self._functions[number], args) for args in message["args"]]
 
-    def _run_all(self, coordinator: Channel, turn: threading.Lock) -> None:
-        try:
-            while True:
-                number, after, closure = coordinator.receive()
-                with turn:
-                    answer = self._run(Order(number, after), closure)
-                if answer is not None:
-                    coordinator.send((number, answer))
-        except OSError:
-            pass  # the coordinator has ended, or takes this worker for lost
-        finally:
-            self._coordinators.remove(coordinator)
-            coordinator.close()
-
-    def withdraw(self, numbers: Sequence[int]) -> list[int]:
-        """Takes back closures that did not begin."""
-        with self._beginning:
-            withdrawn = [number for number in numbers if number > self._begun]
-            self._withdrawn.update(withdrawn)
-        return withdrawn
-
-    def _run(self, order: Order, closure: dict[str, Any]) -> Answer | str | None:
-        """Runs a closure."""
-        with self._beginning:
-            if order.number in self._withdrawn:
-                self._withdrawn.discard(order.number)
-                return None
-            self._begun = order.number
-        self._failed.intersection_update(order.after)
-        if self._failed:
-            return AFTER_ERROR
+    def _answer(self, function: _Function, args: Frames | None) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
         began = time.perf_counter()
-        answer = self._answer(**closure)
+        try:
+            fn, lists = function.loaded()
+            given, named = ((), {}) if args is None else loaded(args)
+            lists.remember()
+            try:
+                result = call(fn, given, named, self._number)
+                answer["result"] = self._frames("The result of a closure", result)
+            finally:
+                self.values.flush()
+                appended = lists.appended()
+                if appended:
+                    answer["appended"] = self._frames("What a closure appended", appended)
+        except ServerLostError as error:
+            answer["lost"] = str(error)
+        except BaseException as error:  # noqa: BLE001 - the coordinator raises it
+            answer["error"] = self._error(error)
         answer["seconds"] = time.perf_counter() - began
         if self._traffic is not None:
-            answer["traffic"] = list(self._traffic.take().items())
-        if "error" in answer:
-            self._failed.add(order.number)
-        return answer
-
-    def _answer(
-        self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
-    ) -> Answer:
-        """Runs a closure, and returns its result or its error."""
-        for number in forget:
-            self._functions.pop(number, None)
-            self._sent.pop(number, None)
-        self._sent.update({n: frames for n, frames in functions if n not in self._functions})
-        self._definitions.update(resources)
-        answer: dict[str, Any]
-        changes = Changes({}, [])
-        try:
-            with self.strategy.as_worker(self._number):
-                if fn not in self._functions:
-                    function = loaded(self._sent[fn])
-                    self._functions[fn] = function, CapturedContainers(function)
-                    del self._sent[fn]
-                given, named = ((), {}) if args is None else loaded(args)
-                self.values.begin(fn)
-                function, containers = self._functions[fn]
-                containers.remember()
-                try:
-                    result = call(function, given, named, self._number)
-                    self.values.end()
-                    answer = {"result": self._frames("The result of a closure", result)}
-                finally:
-                    changes = containers.changes()
-                if any(changes):
-                    answer["changes"] = self._frames("What a closure appended", tuple(changes))
-        except ServerLostError as error:
-            self.values.drop()
-            answer = {"lost": str(error)}
-        except BaseException as error:  # noqa: BLE001 - the coordinator raises it
-            answer = {"error": self._error(error)}
-        if "result" not in answer and any(changes):
-            answer["changes"] = self._changes_before_error(changes)
+            answer["traffic"] = self._traffic.take()
         return answer
 
     def variable(self, key: Key, about: dict[str, Any]) -> Variable:
@@ -187,14 +132,14 @@ class WorkerSession:
     def resource(self, number: int) -> Any:
         """Returns a dataset, an iterator or a per-worker variable, made when first asked for."""
         if number not in self._resources:
-            kind, source = loaded(self._definitions[number])
+            kind, source = loaded(self._recipes[number])
             match kind:
                 case "dataset":
                     made = dataset_of(source)
                 case "iterator":
                     made = iter(source)
                 case _:
-                    made = own_variable(self.strategy, number, *source)
+                    made = self._own_variable(number, *source)
             self._resources[number] = made
         return self._resources[number]
 
@@ -205,38 +150,50 @@ class WorkerSession:
 
     def close(self) -> None:
         """Forgets everything."""
-        for coordinator in list(self._coordinators):
-            coordinator.shut()
-        self._channels.close()
-        if references.sessions.get(self._name) is self:  # else the coordinator has come back
-            del references.sessions[self._name]
+        if pickling.sessions.get(self._name) is self:  # else the coordinator has come back
+            del pickling.sessions[self._name]
+
+    def _own_variable(
+        self, number: int, about: dict[str, Any], value: np.ndarray
+    ) -> PerWorkerVariable:
+        kinds = {k: about[k] for k in ("name", "dtype", "trainable", "aggregation")}
+        kinds["synchronization"] = about["synchronization"]
+        with self.strategy.scope():
+            own = self.strategy.make_own(functools.partial(Variable, value, **kinds))
+
+        def read_all() -> NoReturn:
+            raise ContextError(
+                f"A function that a worker runs called read_all of {about['name']}, and the other "
+                "workers are other processes. Call it in the coordinator."
+            )
+
+        known_by = RemoteVariable(about, value, number)
+        return PerWorkerVariable(lambda: own, read_all, self.workers, known_by)
 
     def _frames(self, what: str, value: Any) -> Frames | None:
-        if value is None:
-            return None
-        return sendable(pickled(self._name, what, value)[0])
-
-    def _changes_before_error(self, changes: Changes) -> Frames | None:
-        """Returns changes as bytes; what can't be pickled is told as lost, beside the error."""
-        try:
-            return self._frames("What a closure appended", tuple(changes))
-        except ArgumentTypeError:
-            return self._frames("What a closure changed", ({}, [*changes.others, "a list"]))
+        return None if value is None else pickled(self._name, what, value)[0]
 
     def _error(self, error: BaseException) -> Frames | None:
         """Returns an error as bytes; one that can't be pickled by its text."""
         try:
-            self.values.end()
-        except ServerLostError:
-            self.values.drop()
-        return self._error_frames(error)
-
-    def _error_frames(self, error: BaseException) -> Frames | None:
-        error.__traceback__ = None
-        try:
-            frames = pickled(self._name, "An error", error)[0]
+            frames = self._frames("An error", error)
+            assert frames is not None
             loaded(frames)
         except Exception:  # noqa: BLE001 - whatever a class of others does
-            text = f"{type(error).__name__}: {error}"
-            frames = pickled(self._name, "An error", ClusterError(text))[0]
-        return sendable(frames)
+            frames = self._frames("An error", ClusterError(f"{type(error).__name__}: {error}"))
+        return frames
+
+
+class _Function:
+    """A function as it came, and as it is once it was loaded."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._loaded: tuple[Any, CapturedLists] | None = None
+
+    def loaded(self) -> tuple[Any, CapturedLists]:
+        """Returns the function and the lists that it refers to; raises each time if it can't."""
+        if self._loaded is None:
+            fn = loaded(self._frames)
+            self._loaded, self._frames = (fn, CapturedLists(fn)), []
+        return self._loaded

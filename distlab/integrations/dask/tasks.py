@@ -1,4 +1,4 @@
-"""The connection of a coordinator with its workers and parameter servers."""
+"""A coordinator's session with workers and parameter servers that are processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ from distlab.coordinator._work_queue import WorkQueue
 from distlab.coordinator.remote_datasets import RemoteVariable
 from distlab.errors import ClusterError, ServerLostError
 from distlab.events import sink
-from distlab.integrations.dask import references
-from distlab.integrations.dask.addressed import AddressedMembers, host_and_port
-from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
-from distlab.integrations.dask.connection import Connection, own_connection, shared_connection
+from distlab.integrations.dask import pickling
+from distlab.integrations.dask.addressed import AddressedMembers
+from distlab.integrations.dask.closures import ClosuresSent, Sent
+from distlab.integrations.dask.connection import (
+    Connection,
+    host_and_port,
+    own_connection,
+    shared_connection,
+)
 from distlab.integrations.dask.dispatch import Dispatch, asked
+from distlab.integrations.dask.handlers import NOT_USED, TaskPlugin, require_same
 from distlab.integrations.dask.members import (
     CLOSED,
     Members,
@@ -34,21 +40,17 @@ from distlab.integrations.dask.members import (
     Task,
     known_workers,
     names_in_order,
-    weakly,
 )
-from distlab.integrations.dask.packing import unpacked
-from distlab.integrations.dask.plugin import TaskPlugin
-from distlab.integrations.dask.references import CoordinatorsOwn
-from distlab.integrations.dask.server_calls import ServerCalls
-from distlab.integrations.dask.server_channels import ServerChannels
-from distlab.integrations.dask.versions import require_same
+from distlab.integrations.dask.pickling import CoordinatorsOwn
+from distlab.integrations.dask.servers import ServerCalls
+from distlab.integrations.dask.values import unpacked
 from distlab.processes.joining import start_limit
 from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import Variable, description, live
 
 _ANSWER_SECONDS: Final = 120.0
-_telling: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
+_closing: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
 
 
 @final
@@ -57,11 +59,11 @@ class DaskTasks:
 
     Args:
       session: The session's name.
-      connection: How they are reached.
-      members: Who is where.
+      connection: The connections with the tasks.
+      members: The addresses of the tasks.
       workers: The number of workers.
       servers: The number of parameter servers.
-      module: What a worker imports.
+      module: Imported by workers.
 
     Attributes:
       workers: The number of workers.
@@ -88,21 +90,18 @@ class DaskTasks:
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(servers))
         self._members = members
-        self._lost: dict[int, ServerLostError] = {}
+        self._lost: dict[int, str] = {}
         self._per_worker: WeakValueDictionary[int, PerWorkerVariable] = WeakValueDictionary()
         self._closures = ClosuresSent(session)
-        self._addresses: list[str] = []
-        address_of = functools.partial(_address_of, self._addresses, self._lost)
-        pool = connection.pool
-        self._channels = ServerChannels(session, pool, connection.loop, address_of)
         started = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
         try:
-            self._addresses += started.result()
+            self._addresses = started.result()
         except BaseException:
             started.cancel()
-            _end(connection, session, members, self._channels)
+            _end(connection, session, members)
             raise
-        self.values = ServerCalls(self._channels)
+        address_of = functools.partial(_address_of, self._addresses, self._lost)
+        self.values = ServerCalls(session, connection.pool, self._loop, address_of)
         about = {
             "workers": workers,
             "servers": self._addresses,
@@ -110,7 +109,7 @@ class DaskTasks:
             "module": module,
             "counted": sink.recorder().enabled,
         }
-        self._dispatch = Dispatch(session, pool, members, self._closures, about)
+        self._dispatch = Dispatch(session, connection.pool, members, self._closures, about)
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
         """Returns a closure as it travels to a worker."""
@@ -124,8 +123,8 @@ class DaskTasks:
     def attach(self, strategy: Any) -> None:
         """Notes the strategy, which results may refer to."""
         self._strategy = weakref.ref(strategy)
-        references.sessions[self._session] = self
-        ended = (self._connection, self._session, self._members, self._channels)
+        pickling.sessions[self._session] = self
+        ended = (self._connection, self._session, self._members)
         weakref.finalize(strategy, _end, *ended).atexit = False
 
     def variable(self, key: Key, about: dict[str, Any]) -> Any:
@@ -159,11 +158,11 @@ class DaskTasks:
         except FutureTimeoutError:
             waited.cancel()
             raise ClusterError(
-                f"Not all workers told their value of {variable.about['name']} within "
+                f"Not all workers returned their value of {variable.about['name']} within "
                 f"{_ANSWER_SECONDS:g} s. Look whether one of them is lost."
             ) from None
         return [
-            jnp.asarray(variable.value if isinstance(answer, str) else unpacked(*answer)[0])
+            jnp.asarray(variable.value if answer == NOT_USED else unpacked(*answer)[0])
             for answer in answers
         ]
 
@@ -183,16 +182,13 @@ class DaskTasks:
     def serve(self, queue: WorkQueue) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""
         loop, dispatch = self._loop, self._dispatch
-
-        def soon(call: Callable[[], None]) -> Callable[[], None]:
-            def begin() -> None:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(call)
-
-            return begin
-
         running = asyncio.run_coroutine_threadsafe(dispatch.run(queue, self.workers), loop)
-        queue.on_put, queue.on_cancel = soon(dispatch.wake), soon(dispatch.withdraw)
+
+        def wake() -> None:
+            if dispatch.idle and not loop.is_closed():
+                loop.call_soon_threadsafe(dispatch.wake)
+
+        queue.on_put = wake
 
         def end() -> None:
             queue.close()
@@ -210,7 +206,7 @@ class DaskTasks:
                 f"The workers and parameter servers have not all answered within "
                 f"{_ANSWER_SECONDS:g} s. Look whether one of their processes is stopped."
             ) from error
-        self._members.on_lost(weakly(self._note_lost))
+        self._members.on_lost(self._note_lost)
         return addresses
 
     async def _greet(self) -> list[str]:
@@ -228,31 +224,26 @@ class DaskTasks:
     def _note_lost(self, task: Task, reason: str) -> None:
         del reason
         if task.job == "ps":
-            address = self._addresses[task.index]
-            self._lost[task.index] = ServerLostError(
-                f"Parameter server {task.index} at {address} is gone, and with it its variables. "
-                "Start the cluster anew, make the strategy anew, and restore the variables from a "
-                "checkpoint."
+            self._lost[task.index] = (
+                f"Parameter server {task.index} at {self._addresses[task.index]} is gone, and with "
+                "it its variables. Start the cluster anew, make the strategy anew, and restore the "
+                "variables from a checkpoint."
             )
-            self._channels.lost(task.index)
-            self._dispatch.fail(self._lost[task.index])
+            self._dispatch.fail(ServerLostError(self._lost[task.index]))
 
 
-def _address_of(addresses: list[str], lost: dict[int, ServerLostError], server: int) -> str:
-    """Returns where a server is; what is called for a variable's end must not keep the session."""
+def _address_of(addresses: list[str], lost: dict[int, str], server: int) -> str:
+    """Returns the address of a server; called for a variable's end, so it keeps no session."""
     if server in lost:
-        raise lost[server]
+        raise ServerLostError(lost[server])
     return addresses[server]
 
 
-def _end(
-    connection: Connection, session: str, members: Membership, channels: ServerChannels
-) -> None:
+def _end(connection: Connection, session: str, members: Membership) -> None:
     """Has all tasks forget a session whose strategy, with its variables, is gone."""
-    references.sessions.pop(session, None)
-    channels.close()
+    pickling.sessions.pop(session, None)
 
-    async def tell() -> None:
+    async def close() -> None:
         addresses = members.addresses
         members.stop()
         calls = [connection.pool(known).distlab_close(session=session) for known in addresses]
@@ -260,9 +251,9 @@ def _end(
         connection.end()
 
     def begin() -> None:
-        told = asyncio.ensure_future(tell())
-        _telling.add(told)
-        told.add_done_callback(_telling.discard)
+        closing = asyncio.ensure_future(close())
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
 
     if connection.is_open() and connection.loop.is_running():
         connection.loop.call_soon_threadsafe(begin)

@@ -23,10 +23,10 @@ from tests.patience import wait_until
 MOST_STEPS = 100_000
 AHEAD = 40
 STALL_SECONDS = 150.0
-MOST_GIVEN = 4
+MOST_GIVEN = 16
 """The closures that a killed worker may have changed variables with, and not answered."""
 
-TOLD_SECONDS = 60.0
+REPORTED_SECONDS = 60.0
 LOST_SECONDS = 35.0
 """After this time a stopped process counts as lost."""
 
@@ -116,14 +116,14 @@ class _Series:
                 coordinator.join()
         except ServerLostError:
             took = time.monotonic() - began
-        return [f"a lost server was told after {took:.0f} s"] if took > TOLD_SECONDS else []
+        return [f"a lost server was reported after {took:.0f} s"] if took > REPORTED_SECONDS else []
 
     def _disturb(self, moments: int) -> None:
         try:
             for number in range(moments):
                 time.sleep(self._chance.uniform(0, 2))
                 self._moment(last=number == moments - 1)
-        except BaseException as error:  # noqa: BLE001 - told as what is wrong
+        except BaseException as error:  # noqa: BLE001 - reported as wrong
             self._failed.append(error)
         finally:
             self._disturbed.set()

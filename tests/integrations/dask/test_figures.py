@@ -1,4 +1,4 @@
-"""What a recording tells of workers that are processes, compared with counts of the program."""
+"""Recorded events of workers that are processes, compared with counts of the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.patience import wait_until
 STEPS = 100
 
 
-def told(folder: Path, strategy: int) -> tuple[list[Closures], list[TaskState]]:
+def recorded(folder: Path, strategy: int) -> tuple[list[Closures], list[TaskState]]:
     """Returns the events of one coordinator."""
     with dl.Run.open(folder) as run:
         events = list(run.events())
@@ -65,7 +65,7 @@ def train(
     def returned() -> bool:
         coordinator.schedule(slow)
         coordinator.join()
-        return any(event.state == "returned" for event in told(folder, strategy.number)[1])
+        return any(event.state == "returned" for event in recorded(folder, strategy.number)[1])
 
     with dl.record(folder, probe=False):
         for _ in range(STEPS):
@@ -80,10 +80,10 @@ def train(
     return strategy.number
 
 
-def test_closures_links_and_a_lost_worker_are_told(tmp_path: Path) -> None:
+def test_closures_links_and_a_lost_worker_are_recorded(tmp_path: Path) -> None:
     with dl.launch(workers=2, parameter_servers=2) as cluster:
         number = train(cluster.resolver, lambda: cluster.kill("worker", 1), tmp_path / "run")
-    closures, tasks = told(tmp_path / "run", number)
+    closures, tasks = recorded(tmp_path / "run", number)
     # The end of the cluster is no loss.
     assert [(e.job, e.task, e.state, e.reason) for e in tasks] == [
         ("worker", 1, "lost", "process ended by SIGKILL"),
@@ -136,7 +136,7 @@ def run_with_a_stale_change(cluster: dl.cluster_resolver.DaskClusterResolver) ->
     return strategy.number
 
 
-def test_staleness_and_a_lost_server_are_told(tmp_path: Path) -> None:
+def test_staleness_and_a_lost_server_are_recorded(tmp_path: Path) -> None:
     with (
         dl.launch(workers=2, parameter_servers=2) as cluster,
         dl.record(tmp_path / "run", probe=False),
@@ -149,15 +149,15 @@ def test_staleness_and_a_lost_server_are_told(tmp_path: Path) -> None:
             coordinator.schedule(time.sleep, (60,)).get()
 
         def lost() -> bool:
-            return bool(told(tmp_path / "run", kept.number)[1])
+            return bool(recorded(tmp_path / "run", kept.number)[1])
 
         wait_until(lost, "the lost server")
-    closures, _ = told(tmp_path / "run", number)
+    closures, _ = recorded(tmp_path / "run", number)
     link = link_of(closures, 0)
     assert (link.used, link.behind, link.most_behind) == (2, 6, 3)
     assert (link.reads, link.changes) == (2, 6)
     assert link_of(closures, 1).used == 0
-    _, tasks = told(tmp_path / "run", kept.number)
+    _, tasks = recorded(tmp_path / "run", kept.number)
     assert [(e.job, e.task, e.state) for e in tasks] == [("ps", 1, "lost")]
     assert tasks[0].reason == "process ended by SIGKILL"
     with dl.Run.open(tmp_path / "run") as run:

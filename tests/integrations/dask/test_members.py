@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from distributed.core import ConnectionPool
 
 from distlab.errors import ClusterError
 from distlab.integrations.dask.members import Members, Task, names_in_order
@@ -33,20 +34,13 @@ def test_too_few_workers_are_named() -> None:
 
 
 class Scheduler:
-    """What a client asks Dask's scheduler."""
+    """Dask's scheduler, as a client knows it."""
 
     address = "tcp://here:1"
-    limit: float | None = 25.0
 
     async def identity(self, n_workers: int) -> dict[str, Any]:
         del n_workers
         return {"workers": {"tcp://here:2": {"name": "worker-0"}}}
-
-    async def events(self, topic: str) -> list[tuple[float, Any]]:
-        if self.limit is None:
-            return []
-        timed_out = {"action": "worker-ttl-timed-out", "workers": [], "ttl": self.limit}
-        return [(0.0, {"topic": topic}), (1.0, timed_out), (2.0, "another")]
 
 
 class Client:
@@ -56,33 +50,40 @@ class Client:
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
+        self.rpc = ConnectionPool()
 
     def subscribe_topic(self, topic: str, handler: Any) -> None:
         """Hears nothing."""
 
 
+class Seen:
+    """Losses, in order."""
+
+    def __init__(self) -> None:
+        self.losses: list[tuple[Task, str]] = []
+
+    def note(self, task: Task, seen: str) -> None:
+        self.losses.append((task, seen))
+
+
 @pytest.mark.parametrize(
-    ("stimulus", "limit", "reason"),
+    ("stimulus", "reason"),
     [
-        ("check-worker-ttl-1700000000.0", 25.0, "no heartbeat for 25 s"),
-        ("check-worker-ttl-1700000000.0", None, "no heartbeat"),
-        ("handle-worker-cleanup-1700000000.0", 25.0, "connection closed"),
+        ("check-worker-ttl-1700000000.0", "no heartbeat"),
+        ("handle-worker-cleanup-1700000000.0", "connection closed"),
     ],
 )
-def test_why_a_worker_was_lost_is_what_the_scheduler_saw(
-    stimulus: str, limit: float | None, reason: str
-) -> None:
+def test_a_worker_is_lost_for_the_reason_of_the_scheduler(stimulus: str, reason: str) -> None:
     async def lose() -> tuple[list[tuple[Task, str]], str]:
         client: Any = Client()
-        client.scheduler.limit = limit
         members = Members(client, {Task("worker", 0): "worker-0"})
-        seen: list[tuple[Task, str]] = []
-        members.on_lost(lambda task, what: seen.append((task, what)))
+        seen = Seen()
+        members.on_lost(seen.note)
         await members.start()
         about = {"action": "remove-worker", "worker": "tcp://here:2", "stimulus_id": stimulus}
-        await members.told(about)
-        await members.told(about)
-        return seen, await members.why_lost(*seen[0])
+        await members.hear(about)
+        await members.hear(about)
+        return seen.losses, await members.why_lost(*seen.losses[0])
 
     seen, why = asyncio.run(lose())
     assert [task for task, _ in seen] == [Task("worker", 0)]

@@ -20,7 +20,7 @@ from distlab.errors import (
     ClusterSpecError,
     ServerLostError,
 )
-from distlab.integrations.dask import versions
+from distlab.integrations.dask import handlers
 from distlab.launching.ports import Ports
 from distlab.processes import notices
 from tests.patience import wait_until
@@ -214,24 +214,10 @@ def test_another_task_at_an_address_is_refused(tasks: Tasks) -> None:
 
 
 def test_other_versions_are_refused(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {**versions.versions(), "cloudpickle": "0.1"}
-    monkeypatch.setattr(versions, "versions", lambda: own)
+    own = {**handlers.versions(), "cloudpickle": "0.1"}
+    monkeypatch.setattr(handlers, "versions", lambda: own)
     with pytest.raises(ClusterError, match=r"worker 0 at .* cloudpickle \d+.\d+ there and 0.1 her"):
         tasks.strategy()
-
-
-def test_a_worker_that_comes_with_other_versions_is_told_and_not_used(
-    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    strategy = tasks.strategy()
-    own = {**versions.versions(), "Python": "2.7"}
-    with monkeypatch.context() as patched:
-        patched.setattr(versions, "versions", lambda: own)
-        coordinator = coordinator_of(strategy)
-        wait_until(lambda: len(coordinator._queue._warnings) == 2)
-    with pytest.warns(RuntimeWarning, match=r"worker . is not used: .* Python .* and 2.7 here"):
-        result = coordinator.schedule(abs, (-3,))
-    assert result.fetch() == 3
 
 
 def test_only_the_chief_makes_the_strategy(tasks: Tasks) -> None:

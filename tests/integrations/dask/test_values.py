@@ -1,4 +1,4 @@
-"""What a parameter server does to its values is what JAX does in a step."""
+"""Parameter servers change their values as JAX does in a step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlab.integrations.dask.packing import as_text, packed, unpacked
-from distlab.integrations.dask.values import APPLY, Values
+from distlab.integrations.dask.values import APPLY, Values, as_text, packed, unpacked
 from distlab.variables.operations import COMBINE
 
 DTYPES = ("float32", "int32", "bfloat16", "uint8", "bool")
@@ -62,7 +61,7 @@ def test_rows_outside_of_a_value_are_left_out_as_in_a_compiled_step() -> None:
 )
 def test_packed_arrays_are_found_again(kinds: list[tuple[str, list[int]]]) -> None:
     arrays = [
-        np.asarray(jnp.arange(int(np.prod(shape))).reshape(shape).astype(dtype))
+        np.asarray(jnp.arange(int(np.prod(shape))).reshape(shape).astype(dtype)).T
         for dtype, shape in kinds
     ]
     described, buffer = packed(arrays)
@@ -83,6 +82,6 @@ def test_values_are_kept_until_they_are_forgotten() -> None:
     versions, *value = values.read(as_text((number,)))
     assert versions == [2]
     assert unpacked(*value)[0].tolist() == [2.0, 2.0]
-    values.forget([number, 99])
+    values.forget(number)
     with pytest.raises(KeyError):
         values.read(as_text((number,)))

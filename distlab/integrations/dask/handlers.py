@@ -1,0 +1,151 @@
+"""Handlers that make a Dask worker, or a server of one task, a worker or a parameter server.
+
+A process may serve several strategies, one after another or at once: each has a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, final
+
+from distributed import Worker, WorkerPlugin
+from distributed.core import Server
+from distributed.protocol.serialize import ToPickle
+from distributed.threadpoolexecutor import ThreadPoolExecutor
+
+from distlab.errors import ClusterError, ServerLostError
+from distlab.integrations.dask.values import Values, packed, sendable
+
+if TYPE_CHECKING:
+    from distlab.integrations.dask.session import WorkerSession
+
+NOT_USED: Final = "not used"
+"""Answer of a worker whose closures have not used a per-worker variable."""
+
+
+NO_SESSION: Final = "no session"
+"""Answer of a worker that was restarted."""
+
+
+@final
+class TaskPlugin(WorkerPlugin):
+    """Plugin that adds the handlers to a Dask worker."""
+
+    name = "distlab"
+
+    def setup(self, worker: Worker) -> None:
+        """Adds the handlers; Dask calls it in each of its workers, for each strategy anew."""
+        if "distlab_run" not in worker.handlers:
+            worker.handlers.update(TaskSessions(worker).handlers())
+
+
+@final
+class TaskSessions:
+    """The sessions of one process. Its methods run in Dask's event loop.
+
+    Args:
+      node: The Dask worker or server of this process.
+    """
+
+    def __init__(self, node: Server) -> None:
+        self._node = node
+        self._values: dict[str, Values] = {}
+        self._sessions: dict[str, WorkerSession] = {}
+        # One closure runs at a time, of any session. Its thread is a daemon.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="distlab-worker")
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Returns the handler of each message."""
+        return {
+            "distlab_versions": versions,
+            "distlab_serve": self.serve,
+            "distlab_values": self.values,
+            "distlab_open": self.open,
+            "distlab_run": self.run,
+            "distlab_own": self.own,
+            "distlab_close": self.close,
+        }
+
+    def serve(self, session: str) -> str:
+        """Begins to hold values of a session."""
+        self._values.setdefault(session, Values())
+        return "OK"
+
+    def values(self, session: str, verb: str, about: tuple[Any, ...]) -> Any:
+        """Returns the answer of a method of `Values`."""
+        values = self._values.get(session)
+        if values is None and verb == "forget":
+            return None
+        if values is None:
+            raise ServerLostError(
+                "A parameter server was restarted, and its variables are lost. Make the strategy "
+                "anew, and restore them from a checkpoint."
+            )
+        return getattr(values, verb)(*about)
+
+    def open(self, session: str, about: Mapping[str, Any]) -> str:
+        """Begins to run closures of a session."""
+        from distlab.integrations.dask.session import WorkerSession
+
+        if session not in self._sessions:
+            self._sessions[session] = WorkerSession(session, self._node, **about)
+        return "OK"
+
+    async def run(self, session: str, message: Mapping[str, Any]) -> Any:
+        """Runs closures in the thread of closures, and returns the answer of each."""
+        own = self._sessions.get(session)
+        if own is None:
+            return NO_SESSION
+        loop = asyncio.get_running_loop()
+        return ToPickle(await loop.run_in_executor(self._thread, own.run, message))
+
+    async def own(self, session: str, number: int) -> Any:
+        """Returns the value of a per-worker variable that closures have used here."""
+        own = self._sessions.get(session)
+        value = None if own is None else await asyncio.to_thread(own.own_value, number)
+        if value is None:
+            return NOT_USED
+        kinds, buffer = packed([value])
+        return kinds, sendable(buffer)
+
+    def close(self, session: str) -> str:
+        """Forgets a session with all that it holds."""
+        self._values.pop(session, None)
+        own = self._sessions.pop(session, None)
+        if own is not None:
+            own.close()
+        return "OK"
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions that processes of a cluster must share.
+
+    Functions travel as Python's bytecode, which changes with Python's minor version, in
+    cloudpickle's form; they refer to names of JAX, some of which its next minor version lacks.
+    """
+    return {
+        "distlab": metadata.version("distlab"),
+        "Python": _minor(platform.python_version()),
+        "JAX": _minor(metadata.version("jax")),
+        "cloudpickle": _minor(metadata.version("cloudpickle")),
+    }
+
+
+def require_same(theirs: Mapping[str, str], who: str) -> None:
+    """Checks that a task has the versions of this process."""
+    other = [
+        f"{name} {theirs.get(name, 'unknown')} there and {version} here"
+        for name, version in versions().items()
+        if theirs.get(name) != version
+    ]
+    if other:
+        raise ClusterError(
+            f"{who} has other versions than the coordinator: {'; '.join(other)}. Install the same."
+        )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

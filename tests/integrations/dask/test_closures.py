@@ -1,0 +1,43 @@
+"""The lists that a function refers to, whose new elements travel between processes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from distlab.integrations.dask.closures import Appended, CapturedLists
+
+history: list[int] = []
+
+
+def appended(fn: Any, *args: Any) -> Appended:
+    captured = CapturedLists(fn)
+    captured.remember()
+    fn(*args)
+    return captured.appended()
+
+
+def test_appended_elements_are_taken_out_and_appended_elsewhere() -> None:
+    losses: list[float] = [1.0]
+
+    def step(x: float) -> None:
+        losses.append(x)
+
+    assert appended(step, 2.0) == {0: [2.0]}
+    assert losses == [1.0]
+    CapturedLists(step).extend({0: [2.0]})
+    assert losses == [1.0, 2.0]
+
+
+def test_lists_in_functions_globals_and_containers_are_found() -> None:
+    nested: dict[str, list[int]] = {"loss": []}
+    inner: list[int] = []
+
+    def log(into: list[int], x: int) -> None:
+        into.append(x)
+        nested["loss"].append(x)
+        history.append(x)
+
+    found = appended(lambda: functools.partial(log, inner)(3))
+    assert sorted(found.values()) == [[3], [3], [3]]
+    assert not history
