@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol, TypeAlias, TypeVar
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar, cast, get_type_hints
+
+import numpy as np
 
 from distlab.events import Event
+from distlab.folds.arrays import Ints
+
+_LARGEST: Final = (1 << 63) - 1
 
 Columns: TypeAlias = Mapping[str, object]
 """The columns of any fold: names to lists, NumPy arrays or single values.
@@ -13,6 +19,7 @@ Columns: TypeAlias = Mapping[str, object]
 Each fold has a `TypedDict` of its own, such as `DeviceColumns`.
 """
 
+T = TypeVar("T")
 C_co = TypeVar("C_co", bound=Columns, covariant=True)
 
 
@@ -34,6 +41,27 @@ class Fold(Protocol[C_co]):
 
     def columns(self) -> C_co:
         """Returns the columns of all events so far. Callers must not change them."""
+
+
+def table(kind: Callable[..., T], rows: Iterable[object], **others: object) -> T:
+    """Returns the columns of a kind: each attribute of the rows as a list or array, and others."""
+    columns: dict[str, object] = {}
+    kept = list(rows)
+    for name, annotation in _annotations(kind).items():
+        if name not in others:
+            values = [getattr(row, name) for row in kept]
+            columns[name] = _ints(values) if annotation == Ints else values
+    return cast("T", columns | others)
+
+
+_annotations = functools.cache(get_type_hints)
+
+
+def _ints(numbers: list[int]) -> Ints:
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:  # a damaged file can hold any number
+        return np.array([min(number, _LARGEST) for number in numbers], np.int64)
 
 
 def replica_names(devices: Sequence[str], count: int) -> list[str]:

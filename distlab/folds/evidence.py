@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,10 @@ from distlab.events import (
     StepReady,
     Strategy,
 )
+from distlab.folds._fold import table
 from distlab.folds.arrays import Ints
 
 E = TypeVar("E", bound=Event)
-T = TypeVar("T")
-
-_LARGEST: Final = (1 << 63) - 1
 
 
 class StepTable(TypedDict):
@@ -117,22 +115,6 @@ class CostTable(TypedDict):
     writer_ns: Ints
     watcher_ns: Ints
     capture_ns: Ints
-
-
-def _table(kind: Callable[..., T], events: Iterable[Event]) -> T:
-    """Returns the fields of events as the columns of a table."""
-    columns: dict[str, object] = {}
-    for name, annotation in get_type_hints(kind).items():
-        values = [getattr(event, name) for event in events]
-        columns[name] = _ints(values) if annotation == Ints else values
-    return cast("T", columns)
-
-
-def _ints(numbers: list[int]) -> Ints:
-    try:
-        return np.array(numbers, np.int64)
-    except OverflowError:  # a damaged file can hold any number
-        return np.array([min(number, _LARGEST) for number in numbers], np.int64)
 
 
 _MOST_EVENTS: Final = 5_000
@@ -433,12 +415,12 @@ class Evidence:
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
-            "steps": _table(StepTable, self._kept[Step]),
-            "ready": _table(ReadyTable, self._kept[StepReady]),
-            "batches": _table(ShardingTable, self._kept[Sharding]),
-            "reductions": _table(ReductionTable, self._kept[Reduction]),
-            "copies": _table(CopyTable, self._kept[Copy]),
-            "costs": _table(CostTable, self._kept[RecorderCost]),
+            "steps": table(StepTable, self._kept[Step]),
+            "ready": table(ReadyTable, self._kept[StepReady]),
+            "batches": table(ShardingTable, self._kept[Sharding]),
+            "reductions": table(ReductionTable, self._kept[Reduction]),
+            "copies": table(CopyTable, self._kept[Copy]),
+            "costs": table(CostTable, self._kept[RecorderCost]),
             "compiles": self._events(Compile),
             "captures": self._events(Capture),
             "placements": self._most_placed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, TypedDict
 
 from distlab.events import Collective, Compile, Event, Run, Step
-from distlab.folds._fold import Clock
+from distlab.folds._fold import Clock, table
 
 _MOST_PROGRAMS = 300
 
@@ -88,21 +88,12 @@ class Programs:
     def columns(self) -> ProgramColumns:
         """Returns the programs of all events so far."""
         programs = list(reversed(self._programs.values()))
-        return {
-            "function": [one.function for one in programs],
-            "source": [one.source for one in programs],
-            "cause": [one.cause for one in programs],
-            "changed": [one.changed for one in programs],
-            "arguments": [one.arguments for one in programs],
-            "collectives": [one.collectives for one in programs],
-            "flops": [one.flops for one in programs],
-            "argument_bytes": [one.argument_bytes for one in programs],
-            "output_bytes": [one.output_bytes for one in programs],
-            "temp_bytes": [one.temp_bytes for one in programs],
-            "peak_bytes": [one.peak_bytes for one in programs],
-            "at_s": [self._clock.seconds(one.time_ns) for one in programs],
-            "compile_s": [(one.trace_ns + one.compile_ns) / 1e9 for one in programs],
-            "steps": [self._steps[one.program] for one in programs],
-            "rows_left_out": self._left_out,
-            "compiling_s": self._compiling_ns / 1e9,
-        }
+        return table(
+            ProgramColumns,
+            programs,
+            at_s=[self._clock.seconds(one.time_ns) for one in programs],
+            compile_s=[(one.trace_ns + one.compile_ns) / 1e9 for one in programs],
+            steps=[self._steps[one.program] for one in programs],
+            rows_left_out=self._left_out,
+            compiling_s=self._compiling_ns / 1e9,
+        )

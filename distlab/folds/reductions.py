@@ -10,6 +10,7 @@ from math import nan
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
 from distlab.events import Collective, Compile, Event, Reduction, Step
+from distlab.folds._fold import table
 from distlab.text.units import dtype_text
 
 _VALUE: Final = re.compile(r"(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d,<=]*)\](?: like (?P<name>.+))?")
@@ -230,23 +231,14 @@ class Reductions:
         ran = [program for program in self._programs.values() if program.program in self._steps]
         rows += _inside_rows(ran, self._steps)
         rows.sort(key=lambda row: (-row.total_bytes, row.where, row.kind, row.bytes))
-        return {
-            "where": [row.where for row in rows],
-            "inside": [row.inside for row in rows],
-            "kind": [row.kind for row in rows],
-            "what": [row.combined.text for row in rows],
-            "largest": [row.combined.largest for row in rows],
-            "values": [row.combined.values for row in rows],
-            "how": [row.how for row in rows],
-            "dtype": [row.dtype for row in rows],
-            "bytes": [row.bytes for row in rows],
-            "participants": [row.participants for row in rows],
-            "count": [row.count for row in rows],
-            "at_least": [row.at_least for row in rows],
-            "total_bytes": [row.total_bytes for row in rows],
-            "mean_ms": [row.mean_ms for row in rows],
-            "rows_left_out": self._left_out,
-        }
+        return table(
+            ReductionColumns,
+            rows,
+            what=[row.combined.text for row in rows],
+            largest=[row.combined.largest for row in rows],
+            values=[row.combined.values for row in rows],
+            rows_left_out=self._left_out,
+        )
 
 
 def _called_row(kind: _Called, count: int, duration_ns: int) -> _Row:
