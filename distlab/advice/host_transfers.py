@@ -30,7 +30,6 @@ from distlab.advice._shares import (
     loop_steps,
     saved_at_most,
     seconds_a_step,
-    step_seconds,
 )
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
@@ -51,11 +50,6 @@ _LEAST_SHARE_OF_BATCHES: Final = 0.33
 _LEAST_OF_BATCHES_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
 _LEAST_WAIT_MS: Final = 0.1
-_MORE_THAN_COPIED: Final = 2.0
-_ALONE: Final = (
-    " No step is in flight afterwards: the program and the devices wait for each other in turn, "
-    "which costs more than the copy."
-)
 _WITH_THE_WAIT: Final = " In this recording the wait for the value is part of the copy."
 _SERVERS: Final = "ParameterServerStrategy"
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
@@ -98,7 +92,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             continue
         begun, spent = copies["time_ns"][inside], copies["duration_ns"][inside]
         waited = copies["waiting_ns"][inside]
-        untold = bool((waited < 0).any()) and direction == "to_host"
+        unknown = bool((waited < 0).any()) and direction == "to_host"
         waiting = np.maximum(waited, 0)
         copying = spent - waiting
         foreign = direction == "between_devices" and what.startswith("argument ")
@@ -115,11 +109,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if not named:
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
-        each, copying_alone = float(np.mean(copying)), seconds_a_step(columns, begun, spent)
-        seconds = copying_alone
-        if direction == "to_host":
-            seconds = _with_the_next_step(columns, copying_alone, len(inside))
-        alone = seconds > _MORE_THAN_COPIED * copying_alone
+        each, seconds = float(np.mean(copying)), seconds_a_step(columns, begun, spent)
         found.append(
             new_advice(
                 CAUSE,
@@ -129,8 +119,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
                 f"{ms_text(each)}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
-                f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}"
-                f"{_ALONE if alone else ''}",
+                f"{_WITH_THE_WAIT if unknown else _wait_text(waiting)}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
@@ -163,21 +152,6 @@ def _wait_text(waiting: Ints) -> str:
     if typical < _LEAST_WAIT_MS:
         return ""
     return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
-
-
-def _with_the_next_step(columns: EvidenceColumns, seconds: float, copies: int) -> float:
-    """Returns the seconds a step that copies to the host cost, with the call of `run` after them.
-
-    A copy that waits for its value leaves no step in flight. CPU devices then compute the next step
-    inside the call of `run`, where they would do so at the same time.
-    """
-    usual = step_seconds(columns)
-    if usual is None:
-        return seconds
-    steps = columns["steps"]
-    often = min(1.0, copies / len(steps["step"]))
-    called = float(np.median(steps["dispatched_ns"] - steps["time_ns"])) / 1e9
-    return max(seconds, min(often * usual.computing, seconds + often * called))
 
 
 def _steps_during(columns: EvidenceColumns, rows: list[int], own: Flags) -> int:

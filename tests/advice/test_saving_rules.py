@@ -32,34 +32,6 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     assert one.saves_s == pytest.approx(saved, abs=0.002)
 
 
-@pytest.mark.parametrize(
-    ("waits_ms", "called_ms", "computing", "saved"),
-    [(2, 30, 20, 0.020), (2, 5, 20, 0.007), (30, 5, 20, 0.030), (2, 45, 40, 0.010)],
-)
-def test_a_read_takes_the_time_that_devices_would_compute_beside_the_program(
-    waits_ms: int, called_ms: int, computing: int, saved: float
-) -> None:
-    """Steps of 50 ms: while none is in flight, CPU devices compute inside the call of `run`."""
-    events: list[Event] = []
-    for number in range(30):
-        begun = number * 50 * MS
-        events += [
-            msgspec.structs.replace(step(number, begun), dispatched_ns=begun + called_ms * MS),
-            Copy(
-                time_ns=begun + called_ms * MS,
-                strategy=0,
-                what="weights",
-                direction="to_host",
-                bytes=1 << 22,
-                copies=1,
-                duration_ns=waits_ms * MS,
-            ),
-        ]
-    events.append(capture([2 * computing] * 2))
-    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
-    assert one.saves_s == pytest.approx(saved, abs=0.002)
-
-
 def test_a_call_that_compiled_and_calls_in_a_profile_do_not_count_as_usual() -> None:
     """Steps of 50 ms with 12 ms of reductions; one took 900 ms, and a profile made ten slow."""
     events = stepped([[5.0, 5.0]] * 60)

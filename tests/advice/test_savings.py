@@ -95,24 +95,6 @@ def lengths() -> Pair:
     return Pair("recompilation", lambda: of(next(length)), lambda: of(64), 5)
 
 
-def read_back() -> Pair:
-    """A variable of 16 MB read as a NumPy array in each step, and not."""
-    strategy = mirrored()
-    with strategy.scope():
-        weights = dl.Variable(jnp.ones((2048, 2048)), name="weights")
-
-    def train_step() -> Any:
-        weights.assign(weights.value() * 0.999 + 1e-3)
-        return weights.value()[0].sum()
-
-    def reading() -> Any:
-        loss = strategy.run(train_step)
-        np.asarray(weights)
-        return loss
-
-    return Pair("host_transfer", reading, lambda: strategy.run(train_step), 24)
-
-
 def one_by_one() -> Pair:
     """Thirty metrics combined one by one, and as one dict."""
     strategy = mirrored()
@@ -160,7 +142,7 @@ def seconds(step: Step, least: int) -> float:
 
 @pytest.mark.parametrize(
     "make",
-    [slow_source, eager, lengths, gathered, read_back, one_by_one],
+    [slow_source, eager, lengths, gathered, one_by_one],
 )
 @measured
 def test_the_told_saving_is_that_of_the_remedy(make: Callable[[], Pair], tmp_path: Path) -> None:

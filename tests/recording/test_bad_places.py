@@ -29,6 +29,9 @@ class Named(os.PathLike[Any]):
     def __fspath__(self) -> Any:
         return self.path
 
+    def __repr__(self) -> str:
+        return f"Named({self.path!r})"
+
 
 @pytest.mark.parametrize(
     ("path", "error", "words"),
