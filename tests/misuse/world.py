@@ -82,10 +82,6 @@ class World:
         """Returns another strategy, over 2 devices."""
         return dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
-    def restore(self) -> None:
-        """Assigns the variables what they had, after a program that may change them."""
-        self.weights.assign(jnp.array([1.0, 2.0]))
-
     def require_same_state(self) -> None:
         """Asserts that all values are unchanged, and that no context is left over."""
         assert not dl.has_strategy()
