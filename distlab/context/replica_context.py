@@ -12,7 +12,7 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.communication import require_options
 from distlab.context.host import Host
-from distlab.devices.callbacks import require_no_callback
+from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError, StructureError
 from distlab.values.checks import (
     as_numbers,

@@ -20,7 +20,7 @@ from distlab.context.collectives import MergingCollectives
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import in_flight, interrupts, jax_internals
-from distlab.devices.callbacks import require_no_callback
+from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.processes import failures

@@ -22,11 +22,10 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
-from distlab.devices.callbacks import require_no_callback
 from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
-from distlab.devices.requirements import require_not_staged
+from distlab.devices.requirements import require_no_callback, require_not_staged
 from distlab.errors import (
     ArgumentTypeError,
     ContextError,
