@@ -87,7 +87,7 @@ def run(
         raise
     finally:
         if use is not None and in_use.present.pop(use, False):
-            in_use.tell()
+            in_use.wake()
 
 
 def _run_merging(host: CollectiveHost, merging: MergingCollectives, call: Call) -> Any:

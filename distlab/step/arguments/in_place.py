@@ -34,7 +34,7 @@ class Inside(Protocol):
 
 
 class Structure(Protocol):
-    """What objects are but for the numbers in their arrays; equal for objects that are alike."""
+    """The structure of objects without the numbers in their arrays."""
 
     @property
     def labels(self) -> Sequence[tuple[int, str]]:
@@ -72,7 +72,7 @@ def offer(module: str, load: Callable[[], Library]) -> None:
 
 
 class Labels(NamedTuple):
-    """Where the objects are in the arguments, from which their names come when needed.
+    """Places of the objects in the arguments, from which their names come when needed.
 
     Attributes:
       function: The replica function.
@@ -98,7 +98,7 @@ class Labels(NamedTuple):
 
 @final
 class _Kind:
-    """What all states with one structure have in common; the labels don't count."""
+    """Key of all states with one structure; the labels don't count."""
 
     __slots__ = ("labels", "structure")
 
@@ -173,7 +173,7 @@ class _Nothing:
 @jax.tree_util.register_pytree_with_keys_class
 @final
 class Changed:
-    """What a function returns that changed objects in place.
+    """Result of a function that changed objects in place.
 
     Attributes:
       result: Its result, with slots of the objects in it.

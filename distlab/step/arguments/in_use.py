@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from typing import Final, final
 
 _LOOK_SECONDS: Final = 1.0
-"""How often a step that waits looks by itself: an interrupt may end one that tells nobody."""
+"""Seconds after which a waiting step looks again: an interrupt may end one that wakes nobody."""
 
 _lock = threading.RLock()
-"""Entered by itself: an interrupt while Python enters a `Condition` leaves it locked for ever."""
+"""Entered by itself: an interrupt while Python enters a `Condition` would leave it locked."""
 
 _ended = threading.Condition(_lock)
 
 present: dict[Use, bool] = {}
-"""The uses that have begun. Who takes one out, which nothing can interrupt, calls `tell` then."""
+"""The uses that have begun. Who takes one out, which nothing can interrupt, calls `wake` then."""
 
 
 @final
@@ -51,7 +51,7 @@ class Use:
         return not self._objects.isdisjoint(other._objects)
 
 
-def tell() -> None:
+def wake() -> None:
     """Wakes the threads that wait for objects."""
     with _lock:
         _ended.notify_all()

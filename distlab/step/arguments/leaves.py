@@ -57,7 +57,7 @@ class Leaf(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """How its global array is partitioned into the replicas' blocks."""
+        """The partition of its global array into the replicas' blocks."""
         return _PARTITIONS.get(self.role, WHOLE)
 
     def local(self, replica: int) -> jax.ShapeDtypeStruct:
@@ -97,7 +97,7 @@ class Arguments:
 
     @property
     def ragged(self) -> bool:
-        """Whether a leaf has different shapes on different replicas."""
+        """True if a leaf has different shapes on different replicas."""
         return any(len(set(leaf.shapes)) > 1 for leaf in self.leaves)
 
     def dynamic(self) -> list[Leaf]:

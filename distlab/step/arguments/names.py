@@ -1,4 +1,4 @@
-"""How a part of the arguments or of the result of a replica function is named in messages."""
+"""Names of parts of a replica function's arguments and result, for messages."""
 
 from __future__ import annotations
 

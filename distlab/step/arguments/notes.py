@@ -46,7 +46,7 @@ def explain_parts_of_batch(
 
 
 def _accepts(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Returns whether a function has parameters for arguments, where it tells them."""
+    """Returns whether a function has parameters for arguments."""
     try:
         inspect.signature(fn).bind(*args, **kwargs)
     except Exception:  # noqa: BLE001 - some built-in functions, and any `__getattr__` of the user's

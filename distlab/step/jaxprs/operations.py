@@ -255,7 +255,7 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def part_of(equation: Any, output: int) -> Any:
-    """Returns an equation that computes one output, and few others beside it."""
+    """Returns an equation that computes one output, and few others."""
     variables = [atom for atom in equation.invars if not isinstance(atom, core.Literal)]
     wanted = [equation.outvars[output]]
     inputs = list(dict.fromkeys(variables))

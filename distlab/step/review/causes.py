@@ -1,4 +1,4 @@
-"""Why each value in the trace of a replica function may differ between replicas."""
+"""Causes for which values in a trace may differ between replicas."""
 
 from __future__ import annotations
 

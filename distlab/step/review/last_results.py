@@ -125,7 +125,7 @@ class LastResults:
             self.look()
 
     def look(self) -> None:
-        """Tells where results that are not finite began, once; and where they are finite again."""
+        """Reports once where results that are not finite began, and where they are finite again."""
         rows: list[int] = []
         bad: list[_Kept] = []
         begun = False
