@@ -173,7 +173,6 @@ def _checked(name: str, value: Any, least: int = 1, *, whole: bool = False) -> A
         )
     if not least <= value < math.inf:
         raise ArgumentValueError(
-            f"{name} must be at least {least} and finite, got {shown(value)}. One part leaves "
-            "variables whole."
+            f"{name} must be at least {least} and finite, got {shown(value)}. Pass for example 1."
         )
     return value
