@@ -22,7 +22,6 @@ from distlab.input.options import InputOptions, InputReplicationMode, checked_op
 from distlab.input.workers import agreed_batches
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.values.attributes import attribute
 
 
 def distribute_dataset(
@@ -180,7 +179,7 @@ def call_for_input(
 
 def made_by(name: str, result: Any) -> Any:
     """Returns the iterable that a user's dataset function made."""
-    if attribute(result, "__iter__") is not None:
+    if hasattr(result, "__iter__"):
         return result
     if callable(result):
         return _Calls(result)

@@ -32,7 +32,6 @@ from distlab.step.eager import run as eager
 from distlab.step.programs import events as compile_events
 from distlab.step.programs.cache import FunctionPrograms, keep
 from distlab.step.programs.inputs import NotWholeError
-from distlab.step.programs.other_meshes import require_not_mapped
 from distlab.step.programs.place import Place
 from distlab.step.programs.program import Program
 from distlab.step.programs.results import undeclared
@@ -160,7 +159,6 @@ def _is_staged(call: Call) -> bool:
             "An argument of run was kept from inside a function that JAX transformed, where it "
             "had no numbers. Return values from that function instead of storing them."
         )
-    require_not_mapped()
     return call.traced or jax_internals.being_staged()
 
 

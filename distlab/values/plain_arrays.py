@@ -72,26 +72,3 @@ def refusal_of(value: Any, what: str) -> str | None:
         f"{what} is an array with the fields {fields}, which no device can hold. Pass a dict of "
         "them: {name: array[name] for name in array.dtype.names}."
     )
-
-
-def refusal_on_devices(value: Any, what: str) -> str | None:
-    """Returns why devices can't have a value as it is; None for what they may have.
-
-    Files of other machines have numbers in another byte order, of which a device would take the
-    bytes as they lie. Datasets convert them. Texts and objects never come to devices.
-    """
-    if not isinstance(value, np.ndarray | np.generic) or not is_plain(value):
-        return refusal_of(value, what)
-    dtype = value.dtype
-    if not dtype.isnative:
-        return (
-            f"{what} is an array of {dtype.str!r}, whose byte order is not this machine's. "
-            'Pass array.astype(array.dtype.newbyteorder("=")).'
-        )
-    if dtype.kind in "fcV" and not are_of_devices(dtype):
-        remedy = {"f": "astype('float64')", "c": "astype('complex128')"}
-        return (
-            f"{what} is an array of {dtype}, which no device can hold. Pass array."
-            f"{remedy.get(dtype.kind, 'view(numpy.uint8)')}."
-        )
-    return None

@@ -123,27 +123,6 @@ def test_what_is_inside_of_an_equation_is_found_at_any_depth() -> None:
     assert not operations.calls_replica_id(call)
 
 
-@pytest.mark.parametrize(("size", "axes"), [(1, set()), (2, {"rows"})])
-def test_what_divides_work_over_devices_is_found_at_any_depth(size: int, axes: set[str]) -> None:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:size]), ("rows",))
-    rows = jax.NamedSharding(mesh, jax.P("rows"))
-    mapped: Any = jax.shard_map(
-        lambda x: x, mesh=mesh, in_specs=jax.P("rows"), out_specs=jax.P("rows")
-    )
-    for divided in (
-        mapped,
-        jax.jit(mapped),
-        lambda x: jax.lax.scan(lambda c, _: (mapped(c), None), x, length=2)[0],
-        lambda x: jax.lax.with_sharding_constraint(x, rows),
-        jax.jit(lambda x: x, in_shardings=rows),
-        jax.jit(lambda x: x, out_shardings=rows),
-    ):
-        assert operations.divided_over(jax.make_jaxpr(divided)(jnp.ones(2)).jaxpr) == axes
-    by_pmap = jax.make_jaxpr(jax.pmap(lambda x: x))(jnp.ones((2, 1))).jaxpr
-    assert operations.divided_over(by_pmap) == {operations.PMAP_AXIS}
-    assert operations.divided_over(jax.make_jaxpr(jax.jit(jnp.sin))(jnp.ones(2)).jaxpr) == set()
-
-
 def test_effects_are_known_and_collectives_have_none() -> None:
     assert operations.has_effect(_equations(lambda x: jax.debug.print("{}", x), 1.0)[0])
     assert not any(map(operations.has_effect, _equations(_squared, 1.0)))

@@ -29,7 +29,7 @@ from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import StructureError
 from distlab.step.arguments.in_use import Use
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
 """The rule by which the replicas' arrays become one: see the module."""
@@ -234,7 +234,7 @@ class _Inside:
 def _is_same_key(new: Any, old: Any) -> bool:
     """Returns whether a key is that of before; one that `nnx.jit` returns is another object."""
     if isinstance(new, jax.core.Tracer) or isinstance(old, jax.core.Tracer):
-        return jaxprs.handed_on(new) is old
+        return operations.handed_on(new) is old
     return new.dtype == old.dtype and new.shape == old.shape and bool((new == old).all())
 
 

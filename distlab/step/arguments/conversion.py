@@ -24,8 +24,6 @@ from distlab.step.functions.holders import (
 )
 from distlab.step.functions.identity import Static, is_static
 from distlab.values.distributed import DistributedValues, Mirrored
-from distlab.values.nests import taken_apart
-from distlab.values.plain_arrays import refusal_on_devices
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
 from distlab.values.wide_integers import require_kept
@@ -55,8 +53,7 @@ def converted(
     modules become static, as in `equinox.filter_jit`.
     """
     conversion = _Conversion(fn, len(args), mesh, compiled=compiled)
-    with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):
-        return _mapped(conversion.leaf, (), (args, kwargs), _ends)
+    return _mapped(conversion.leaf, (), (args, kwargs), _ends)
 
 
 @final
@@ -101,7 +98,7 @@ class _Conversion:
                 f"it once, when it is traced. Pass a value, such as next({label}) or a key of "
                 "jax.random."
             )
-        return refusal_on_devices(value, label)
+        return None
 
     def _module(self, path: Path, module: Any) -> Any:
         def inside(path: Path, value: Any) -> Any:

@@ -19,7 +19,6 @@ import jax
 from distlab.step.arguments.in_use import Use
 from distlab.step.arguments.names import StateKey, argument_label, parameter_names
 from distlab.values.distributed import DistributedValues, Mirrored
-from distlab.values.nests import taken_apart
 
 
 class Inside(Protocol):
@@ -295,10 +294,9 @@ def call(
         returned.append(numbers[id(leaf)])
         return Slot(returned[-1])
 
-    with taken_apart(result, "The result of fn"):
-        result = jax.tree.map(
-            left, result, is_leaf=lambda v: id(v) in numbers or isinstance(v, DistributedValues)
-        )
+    result = jax.tree.map(
+        left, result, is_leaf=lambda v: id(v) in numbers or isinstance(v, DistributedValues)
+    )
     arrays = list(map(Mirrored, inside.leave()))
     return Changed(result, State(state.kind, arrays), returns=bool(returned))
 

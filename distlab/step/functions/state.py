@@ -17,7 +17,6 @@ from distlab.errors import ArgumentTypeError, RecompilationWarning
 from distlab.step.functions.holders import library_of
 from distlab.step.functions.identity import referenced
 from distlab.user_code import warn
-from distlab.values.attributes import attribute
 from distlab.values.checks import function_name
 from distlab.variables.outside_reads import Holder
 
@@ -122,7 +121,7 @@ def _captured(fn: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
     else:
         named = list(referenced(fn))
         if isinstance(fn, MethodType):
-            named += attribute(fn.__self__, "__dict__", {}).items()
+            named += getattr(fn.__self__, "__dict__", {}).items()
     for name, value in named:
         if library_of(value) == "flax.nnx":
             if id(value) not in seen:

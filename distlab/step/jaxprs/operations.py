@@ -46,9 +46,6 @@ _NOT_BY_ELEMENT: Final = re.compile(
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _OWN: Final = Path(__file__).parents[2]
 
-PMAP_AXIS: Final = "_internal_pmap_axis_name"
-"""The axis over which JAX divides the work of `jax.pmap`."""
-
 _SMALL_CONST: Final = 1 << 10
 
 _SAME_ON_ALL: Final = frozenset(
@@ -270,12 +267,6 @@ def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]
     """Returns an open jaxpr of some outputs alone, and for each input if it is needed."""
     part, used = dce_jaxpr(jaxpr, list(outputs))
     return part, list(used)
-
-
-def divided_over(jaxpr: Any) -> set[str]:
-    """Returns the axes of several devices by which a jaxpr first divides its work, at any depth."""
-    found = _first(jaxpr, lambda equation: bool(_axes_of_devices(equation)))
-    return set() if found is None else _axes_of_devices(found)
 
 
 def calls_python(jaxpr: Any) -> bool:
@@ -523,18 +514,6 @@ def _inner(jaxpr: Any) -> Inner:
 
 def _is_python(equation: Any) -> bool:
     return "callback" in name(equation) or name(equation) == "debug_print"
-
-
-def _axes_of_devices(equation: Any) -> set[str]:
-    """Returns the axes of several devices by which an equation itself divides its work."""
-    params, axes = equation.params, []
-    if name(equation) == "shard_map" and params["mesh"].size > 1:
-        axes += params.get("newly_manual_axes", params["mesh"].axis_names)
-    given = [params.get("sharding"), *params.get("in_shardings", ())]
-    for sharding in [*given, *params.get("out_shardings", ())]:
-        if any(getattr(sharding, "spec", ())) and sharding.mesh.size > 1:
-            axes += sharding.mesh.axis_names
-    return {*map(str, axes)}
 
 
 def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:

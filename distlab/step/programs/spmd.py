@@ -16,10 +16,9 @@ from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.errors import ShardingError, StructureError
 from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
 from distlab.step.functions.arrays import constant, whole_on
-from distlab.step.jaxprs import operations as jaxprs
+from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.flat import flattened
 from distlab.step.programs.agreement import Agreement
-from distlab.step.programs.other_meshes import require_no_other_mesh
 from distlab.step.programs.trace import LocalTrace, trace, traced_constants, with_inputs
 from distlab.step.ragged import switch as ragged
 from distlab.step.ragged.parts import Boundary, can_be_parted
@@ -62,8 +61,6 @@ class SpmdFunction:
         mesh = host.mesh
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
-        for local in self.traces:
-            require_no_other_mesh(fn, local.jaxpr.jaxpr)
         _require_same_results(self.traces)
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
@@ -156,7 +153,7 @@ class SpmdFunction:
             text
             for local in self.traces
             for text in (
-                *jaxprs.collectives_in(local.jaxpr.jaxpr),
+                *operations.collectives_in(local.jaxpr.jaxpr),
                 *(aval.str_short() for aval in local.jaxpr.out_avals),
             )
         ]
@@ -223,7 +220,7 @@ class SpmdFunction:
             return frozenset()
         for local in self.traces:
             keys = any(jnp.issubdtype(a.dtype, jax.dtypes.extended) for a in local.jaxpr.out_avals)
-            if keys or jaxprs.calls_python(local.jaxpr.jaxpr):
+            if keys or operations.calls_python(local.jaxpr.jaxpr):
                 return frozenset()
         return frozenset(self.read) & frozenset(self.written)
 
@@ -256,7 +253,7 @@ def _is_array(atom: Any) -> bool:
 
 def _may_wait(jaxpr: Any) -> bool:
     """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not show."""
-    return jaxprs.collective_in(jaxpr) is not None or jaxprs.reaches_out(jaxpr)
+    return operations.collective_in(jaxpr) is not None or operations.reaches_out(jaxpr)
 
 
 def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], list[int]]:

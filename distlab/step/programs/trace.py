@@ -25,11 +25,9 @@ from distlab.step.arguments.leaves import Arguments
 from distlab.step.arguments.names import Declared, declared
 from distlab.step.arguments.notes import explain_axis, other_ways
 from distlab.step.functions.arrays import divided_text, on_a_mesh_text
-from distlab.step.programs import other_meshes
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
-from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import is_of_integers
 from distlab.values.wide_integers import require_kept
 from distlab.variables import frames
@@ -97,10 +95,7 @@ def trace(
         context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
             result = in_place.call(fn, args, kwargs, arguments.examples(replica))
-        with taken_apart(result, "The result of fn"):
-            paths, found["results"] = jax.tree_util.tree_flatten_with_path(
-                result, is_leaf=_is_mirrored
-            )
+        paths, found["results"] = jax.tree_util.tree_flatten_with_path(result, is_leaf=_is_mirrored)
         paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
         leaves = [leaf for _, leaf in paths]
         _require_visible(paths)
@@ -141,9 +136,6 @@ def trace(
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
     except (NameError, ValueError, TypeError, IndexError) as error:
-        refused = other_meshes.refusal_of(error, fn)
-        if refused is not None:
-            raise refused from error
         explain_axis(error)
         raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
