@@ -7,17 +7,9 @@ import threading
 from typing import Any, cast
 
 import jax
-from jax.sharding import AxisType
 
 from distlab.devices import jax_internals
 from distlab.errors import ContextError
-
-
-def mapped_axes() -> tuple[str, ...]:
-    """Returns the axes over which `jax.pmap` or `jax.shard_map` maps the caller; none elsewhere."""
-    mesh = jax.sharding.get_abstract_mesh()
-    axes = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return tuple(str(name) for name, kind in axes if kind is AxisType.Manual)
 
 
 def require_compilation(verb: str) -> None:

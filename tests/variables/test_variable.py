@@ -168,7 +168,7 @@ def test_a_variable_is_formatted_as_its_value() -> None:
 def test_a_number_that_would_become_infinite_is_refused(initial: Any, number: Any) -> None:
     v = dl.Variable(jnp.broadcast_to(initial, np.shape(number)))
     for call in v.assign, v.assign_add:
-        with pytest.raises(ValueShapeError, match="would become .*inf"):
+        with pytest.raises(ValueShapeError, match=r"would become .*inf"):
             call(number)
     assert v.numpy() == initial
     v.assign(np.full(np.shape(number), np.inf).tolist())
