@@ -84,7 +84,7 @@ def test_pages_are_served_at_any_address_and_prefix(served: Served) -> None:
     for prefix in ("/user/ada.b@example.org/proxy/5006/", "a%20b/%C3%A9", "/"):
         made = served(source(), prefix=prefix)
         assert made.url.startswith(f"http://127.0.0.1:{made.port}/{prefix.strip('/')}")
-        for path in ("", "health", "static/js/bokeh.min.js", "export/run.html"):
+        for path in ("", "health", "static/js/bokeh.min.js"):
             assert ask(made, path).status == 200, (prefix, path)
     for address in ("::1", "::", "localhost"):
         made = serve(source(), address=address, token=TOKEN)

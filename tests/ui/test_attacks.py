@@ -177,7 +177,7 @@ def test_the_policy_stops_what_would_get_through(
     assert sent == "kept"
     directives = {one.split(":")[0] for one in page.evaluate("window.violations")}
     assert {"script-src-elem", "script-src-attr", "base-uri", "connect-src"} <= directives
-    attack = "</pre><script>window.attacked = true</script><img src=x onerror='attacked = true'>"
+    attack = "</pre><script>window.attacked = true</script>"
     page.goto(f"{library.url}?run={quote(attack)}")
     assert attack in page.get_by_text("attacked", exact=False).first.inner_text()
     assert page.evaluate("window.attacked") is None
