@@ -95,7 +95,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_type(self) -> str | None:
         """The job of this process (`"chief"`, `"worker"`, `"ps"`, ...); None when not known."""
-        return self._set_or_own("task_type")  # type: ignore[no-any-return]
+        return self._set_or_own("task_type")
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -104,7 +104,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """The index of this process in its job; None when not known."""
-        return self._set_or_own("task_id")  # type: ignore[no-any-return]
+        return self._set_or_own("task_id")
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -113,7 +113,7 @@ class ClusterResolver(abc.ABC):
     @property
     def rpc_layer(self) -> str | None:
         """The protocol in front of addresses, such as `"grpc"`; None for plain addresses."""
-        return self._set_or_own("rpc_layer")  # type: ignore[no-any-return]
+        return self._set_or_own("rpc_layer")
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
