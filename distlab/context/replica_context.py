@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast, final
 
@@ -13,11 +12,10 @@ from distlab.context.collectives import Collectives
 from distlab.context.communication import require_options
 from distlab.context.host import Host
 from distlab.devices.requirements import require_no_callback
-from distlab.errors import ContextError, StructureError
+from distlab.errors import ContextError
 from distlab.values.checks import (
     as_numbers,
     checked_call,
-    function_name,
     require_plain,
     summable,
 )
@@ -194,8 +192,7 @@ class ReplicaContext:
           per-replica value.
 
         Raises:
-          StructureError: `merge_fn` is not a function, or a generator or async function, or it
-            can't be called as above.
+          StructureError: `merge_fn` is not a function, or a generator or async function.
           ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
           ContextError: The call is outside of the replica function of this context, or
             in cross-replica context.
@@ -213,7 +210,6 @@ class ReplicaContext:
         self._require_current("merge_call")
         args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
         require_plain(merge_fn, "merge_call")
-        _require_takes_strategy(merge_fn, args, kwargs)
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:
@@ -234,23 +230,6 @@ def _is_distributed(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return _is_distributed(value) or is_slices(value)
-
-
-def _require_takes_strategy(
-    merge_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    try:
-        parameters = inspect.signature(merge_fn)
-    except (TypeError, ValueError):  # a function of C has none
-        return
-    try:
-        parameters.bind(None, *args, **kwargs)
-    except TypeError as error:
-        raise StructureError(
-            f"merge_call calls its function with the strategy first, then args and kwargs, but "
-            f"{function_name(merge_fn)}{parameters} does not fit: {error}. Write "
-            "def merge_fn(strategy, ...), with a parameter for each argument."
-        ) from error
 
 
 def get_replica_context() -> ReplicaContext:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ import jax
 from distlab.devices import in_flight
 from distlab.errors import ClusterError, ProgramOrderError, WorkerError
 from distlab.processes import group
-from distlab.processes.group import LEFT, RAISED, ProcessGroup
+from distlab.processes.group import LEFT, ProcessGroup
 
 FAILED: Final = "failed"
 """The folder of the key-value store that has the errors, by process."""
@@ -126,20 +125,14 @@ def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> 
 
 
 def watch_uncaught_errors() -> None:
-    """Publishes the error that ends this program, from now on; keeps that of a thread in mind."""
+    """Publishes the error that ends this program, from now on."""
     if sys.excepthook is not _uncaught:
         _before.append(sys.excepthook)
         sys.excepthook = _uncaught
-    if threading.excepthook is not _uncaught_in_thread:
-        _before_in_thread.append(threading.excepthook)
-        threading.excepthook = _uncaught_in_thread
 
 
 _before = [sys.excepthook]
 """The hooks of Python before, the present one last."""
-
-_before_in_thread = [threading.excepthook]
-"""The same for threads beside the main one."""
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -153,14 +146,3 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     else:
         publish("".join(traceback.format_exception_only(error)).strip())
     _before[-1](kind, error, trace)
-
-
-def _uncaught_in_thread(raised: threading.ExceptHookArgs) -> None:
-    """Notes the error of a thread. It ends that thread alone, so it is not a failure by itself."""
-    own = group.current()
-    error = raised.exc_value
-    if own is not None and error is not None and not isinstance(error, SystemExit | WorkerError):
-        text = "".join(traceback.format_exception_only(error)).strip()
-        name = raised.thread.name if raised.thread is not None else "a thread"
-        note(own, RAISED, own.index, f"Before, its thread {name!r} had raised {text}")
-    _before_in_thread[-1](raised)

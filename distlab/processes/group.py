@@ -23,9 +23,6 @@ _current: ProcessGroup | None = None
 LEFT: Final = "left"
 """The folder that names the processes which have ended their program, or left the cluster."""
 
-RAISED: Final = "raised"
-"""The folder that has, by process, the first error which a thread beside the main one raised."""
-
 _SLICE_SECONDS: Final = 0.5
 """A wait looks this often for a lost process, and for Ctrl-C."""
 
@@ -145,13 +142,8 @@ class ProcessGroup:
         return self.kv.find(f"{LEFT}/{worker.index}") is not None
 
     def lost(self, worker: Worker, message: str) -> WorkerError:
-        """Returns the error for a lost process.
-
-        An error in a thread of its own does not end a process, but may be why it does not come:
-        the message has it, too.
-        """
-        raised = self.kv.find(f"{RAISED}/{worker.index}")
-        return WorkerError(worker.name, worker.host, f"{message} {raised}" if raised else message)
+        """Returns the error for a lost process."""
+        return WorkerError(worker.name, worker.host, message)
 
     def next_number(self, name: str) -> int:
         """Returns how often it was called for a name before.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import jax.numpy as jnp
 import pytest
 
 import distlab as dl
-from distlab.errors import ContextError, StructureError
+from distlab.errors import ContextError
 
 
 def test_outside_of_any_scope_it_is_the_default_replica_context() -> None:
@@ -94,11 +93,3 @@ def test_programs_run_unchanged_under_the_default_strategy() -> None:
     strategy = dl.get_strategy()
     doubled = strategy.run(lambda x: dl.get_replica_context().all_reduce("SUM", x * 2), args=(3.0,))
     assert float(strategy.reduce("MEAN", doubled, axis=None)) == 6.0
-
-
-def test_merge_call_of_a_function_without_a_strategy_is_refused() -> None:
-    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    functions: list[tuple[Any, Any]] = [(lambda: 1, ()), (lambda x: x, (1.0,))]
-    for function, args in functions:
-        with pytest.raises(StructureError, match="calls its function with the strategy first"):
-            s.run(lambda f=function, a=args: dl.get_replica_context().merge_call(f, args=a))
