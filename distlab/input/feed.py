@@ -140,9 +140,7 @@ class Feed(Pass):
 
     def interrupt(self) -> None:
         """Ends a wait for other processes in another thread."""
-        interrupt = getattr(self._reader, "interrupt", None)
-        if interrupt is not None:
-            interrupt()
+        self._reader.interrupt()
 
     def close(self) -> None:
         """Closes the reader."""

@@ -68,6 +68,9 @@ class Pass(ABC):
         for parent, position in zip(self._parents, state["parents"], strict=True):
             parent.set_state(position)
 
+    def interrupt(self) -> None:  # noqa: B027 - most passes wait for nobody
+        """Ends a wait for other processes in another thread, which then closes the pass."""
+
     def close(self) -> None:
         """Ends the reading."""
         for parent in self._parents:

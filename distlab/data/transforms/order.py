@@ -205,6 +205,7 @@ class _ShuffleReader(Reader):
     ) -> None:
         super().__init__(parent)
         self._size, self._make_random = size, make_random
+        self._ended, self._given = False, 0
         self._begin(parent.get_state())
 
     def __next__(self) -> Element:
@@ -234,8 +235,7 @@ class _ShuffleReader(Reader):
         self._beginning = beginning
         self._random = self._make_random()
         self._window: list[Element] = []
-        self._ended = False
-        self._given = 0
+        self._ended, self._given = False, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +273,8 @@ class Concatenate(Several):
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens one after the other."""
-        return _ConcatenateReader(
-            *(open_input(part, reading) for part in self.parts), offset=self._offset
-        )
+        first, second = (open_input(part, reading) for part in self.parts)
+        return _ConcatenateReader(first, second, self._offset)
 
 
 class _ConcatenateReader(Reader):

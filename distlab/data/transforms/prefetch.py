@@ -55,6 +55,7 @@ class PrefetchReader(Reader):
         self._open_source, self._size, self._wait = open_source, size, wait_seconds
         self._producer: Producer[Any] | None = None
         self._closed = False
+        self._stop: Callable[[], object]
         self._begin_with(open_source())
 
     def __next__(self) -> Any:
@@ -95,13 +96,11 @@ class PrefetchReader(Reader):
 
     def _begin_with(self, source: Pass) -> None:
         self._source, self._state = source, source.get_state()
-        self._stop: Callable[[], object] = source.close
+        self._stop = source.close
 
 
 def _end(producer: Producer[Any], source: Pass, wait_seconds: float) -> None:
-    interrupt = getattr(source, "interrupt", None)
-    if interrupt is not None:
-        interrupt()
+    source.interrupt()
     producer.stop(wait_seconds)
 
 
