@@ -107,7 +107,7 @@ def test_dropping_does_not_wait_for_a_source_that_gives_nothing_more() -> None:
 
 @pytest.mark.parametrize(
     "ending",
-    ["", "del iterator", "raise SystemExit(0)", "list(zip(range(2), iterator))"],
+    ["", "del iterator\nraise SystemExit(0)"],
 )
 def test_the_interpreter_exits_whatever_the_thread_does(ending: str) -> None:
     program = (
