@@ -179,7 +179,7 @@ def test_a_token_comes_from_the_environment_and_is_checked_before_any_work(
         monkeypatch.setenv("DISTLAB_TOKEN", token)
         assert cli.main([command, *given[command], "--port", "0"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith("distlab: error: A token has at least 8 characters"), said
+        assert said.startswith("distlab: error: A token has at least 8 printable"), said
     assert not (tmp_path / "demo").exists()
 
 
