@@ -110,8 +110,8 @@ class Work:
         self._compiled = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._note)
 
-    def _note(self, event: str, seconds: float, **_: object) -> None:
-        self._compiled += seconds if event == _COMPILATION else 0.0
+    def _note(self, event: str, duration_secs: float, **_: str | int) -> None:
+        self._compiled += duration_secs if event == _COMPILATION else 0.0
 
     def seconds(self) -> float:
         return sum(os.times()[:4]) - self._compiled
