@@ -1,4 +1,4 @@
-"""How far a process's monotonic clock is behind that of process 0.
+"""The offset of a process's monotonic clock from that of process 0.
 
 Processes of one boot of one machine read the same clock. Between machines, all of them read
 their clocks just before and just after they meet, several times: what one read before lies, in
@@ -21,7 +21,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _READINGS: Final = 8
 _EVERY_SECONDS: Final = 60.0
 _MEETING_SECONDS: Final = 2.0
-"""How long the others are waited for once a minute; they may have ended their recording."""
+"""The longest wait for the others once a minute; they may have ended their recording."""
 
 
 class Clock(NamedTuple):
@@ -37,7 +37,7 @@ class Clock(NamedTuple):
 
 
 class Processes(Protocol):
-    """What is asked of the processes that run one program together."""
+    """The processes that run one program together."""
 
     @property
     def index(self) -> int:

@@ -48,23 +48,7 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
     """Returns the step and the values of a call of `log`, which may give either in two ways."""
     step = named.pop("step", None)
     if isinstance(first, Mapping):
-        if step is None and "step" in first:
-            raise ArgumentTypeError(
-                "A dict holds values and no step, got one with 'step': "
-                f"{shown(first['step'])}. Give the step by its name, "
-                'log({"loss": loss}, step=7), or call the value otherwise, such as "train/step".'
-            )
-        if twice := sorted(first.keys() & named.keys(), key=str):
-            raise ArgumentTypeError(
-                f"A name is logged with one value at a time, got two for {shown(twice[0])}. Give "
-                "it in the dict or by its name."
-            )
         return step, {**first, **named}
-    if first is not None and step is not None:
-        raise ArgumentTypeError(
-            f"A value is logged for one step, got {shown(first)} and step={shown(step)}. Leave one "
-            'out; a dict of values comes first: log({"loss": loss}, step=7).'
-        )
     return step if first is None else first, named
 
 
@@ -99,13 +83,7 @@ def _step_in(array: jax.Array) -> int | jax.Array:
             f"The array with the step was deleted, or donated to an earlier call: {shown(array)}. "
             "Log with the result of that call."
         )
-    try:
-        if not is_ready(array):
-            return array
-        number = int(array)
-    except Exception:  # noqa: BLE001 - what failed to compute it is told where it is read
-        return array
-    return whole_step(number, least=0)
+    return whole_step(array, least=0) if is_ready(array) else array
 
 
 def whole_step(step: Any, least: int = -1) -> int:

@@ -1,7 +1,7 @@
 """Calls a logger for a recording's events, in a thread of its own.
 
 It is one more reader of the ring, without a pin: the training neither waits for a logger nor
-keeps more events for it. What the ring dropped before a slow logger came to it is told as lost.
+keeps more events for it. What the ring dropped before a slow logger came to it counts as lost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,65 @@ from typing import Any, Final
 
 from distlab.errors import ArgumentTypeError, RecordError
 from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
-from distlab.recording.guarded_logger import GuardedLogger
 from distlab.recording.ring import Ring
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.threads import Thread
-from distlab.tracking.logger import Logger
+from distlab.tracking.logger import Logger, RunFacts
 from distlab.tracking.relay import Relay
+
+
+def _guarded(name: str) -> Callable[..., None]:
+    """Returns a method of `GuardedLogger` that calls the logger's own."""
+
+    def call(self: GuardedLogger, *args: Any) -> None:
+        self._call(getattr(self._logger, name), *args)
+
+    return call
+
+
+class GuardedLogger(Logger):
+    """Calls a logger, and counts and reports what it raises.
+
+    After `start` has raised, the other methods are not called.
+
+    Args:
+      logger: The logger.
+      report: Called with each exception.
+
+    Attributes:
+      calls: Number of calls so far.
+      failures: Number of those that raised.
+    """
+
+    def __init__(self, logger: Logger, report: Callable[[BaseException], None]) -> None:
+        self.calls = self.failures = 0
+        self._logger = logger
+        self._report = report
+        self._given_up = False
+
+    def start(self, run: RunFacts) -> None:
+        """Starts the logger, or gives it up."""
+        self._given_up = not self._call(self._logger.start, run)
+
+    log_facts = _guarded("log_facts")
+    log_scalars = _guarded("log_scalars")
+    log_text = _guarded("log_text")
+    log_images = _guarded("log_images")
+    flush = _guarded("flush")
+    finish = _guarded("finish")
+
+    def _call(self, method: Callable[..., None], *args: Any) -> bool:
+        if self._given_up:
+            return False
+        self.calls += 1
+        try:
+            method(*args)
+        except BaseException as error:  # noqa: BLE001 - nothing of a logger ends the training
+            self.failures += 1
+            self._report(error)
+            return False
+        return True
+
 
 _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 4_096

@@ -48,12 +48,10 @@ class Overhead:
         self._start_in_windows_ns = 0
         self._lock = threading.Lock()
         self._emits: list[int] = []
-        self._watches: list[int] = []
         self._threads: dict[str, int] = {}
         self._reported_threads: dict[str, int] = {}
         self._start_ns = time.monotonic_ns()
         self._start_recorded = 0
-        self._start_steps = 0
         self._captures_ns = 0
         self._logs = 0
         self._logs_ns: Counter[str] = Counter()
@@ -67,10 +65,6 @@ class Overhead:
         self._emits.append(nanoseconds)
         if len(self._emits) >= SAMPLE:
             self.sampling = False
-
-    def add_watch(self, nanoseconds: int) -> None:
-        """Adds the duration of one `watch` outside of the watcher's windows."""
-        self._watches.append(nanoseconds)
 
     def add_log(self, nanoseconds: int, line: str) -> None:
         """Adds the duration of one call of `log`, which leads to one event, now or later."""
@@ -94,7 +88,7 @@ class Overhead:
         """Notes the number of events not stored yet, and of those lost in all."""
         self._waiting, self._lost = waiting, lost
 
-    def report(self, last_step: int) -> None:
+    def report(self) -> None:
         """Emits the costs when the last event is a second old and there were others since."""
         end_ns = time.monotonic_ns()
         if end_ns - self._start_ns < _EVERY_NS:
@@ -102,18 +96,18 @@ class Overhead:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            event = self._event(end_ns, last_step)
+            event = self._event(end_ns)
         finally:
             self._lock.release()
         if event is not None:
             self._emit(event)
 
-    def _event(self, end_ns: int, last_step: int) -> RecorderCost | None:
+    def _event(self, end_ns: int) -> RecorderCost | None:
         recorded = self._recorded()
-        events, steps = recorded - self._start_recorded, last_step - self._start_steps
+        events = recorded - self._start_recorded
         start_ns, self._start_ns = self._start_ns, end_ns
         # The event made here counts as recorded, too.
-        self._start_recorded, self._start_steps = recorded + 1, last_step
+        self._start_recorded = recorded + 1
         in_windows = self._in_windows_ns()
         windows_ns = in_windows - self._start_in_windows_ns
         self._start_in_windows_ns = in_windows
@@ -123,7 +117,6 @@ class Overhead:
         logs, self._logs = self._logs, 0
         logs_ns, self._logs_ns = self._logs_ns, Counter()
         emits, self._emits = self._emits, []
-        watches, self._watches = self._watches, []
         threads, reported = dict(self._threads), self._reported_threads
         self._reported_threads = threads
         spent = {
@@ -134,10 +127,8 @@ class Overhead:
             time_ns=end_ns,
             start_ns=start_ns,
             events=events,
-            emit_ns=_median(emits) * max(events - logs, 0)
-            + _median(watches) * max(steps, 0)
-            + windows_ns,
-            sampled=len(emits) + len(watches),
+            emit_ns=_median(emits) * max(events - logs, 0) + windows_ns,
+            sampled=len(emits),
             writer_ns=spent["writer"],
             watcher_ns=spent["watcher"],
             capture_ns=captures_ns,

@@ -15,15 +15,15 @@ import msgspec
 from distlab.errors import RecordError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.recording import run_files_elsewhere as elsewhere
+from distlab.recording import file_places
 from distlab.recording.clocks import Clock, ClockWatch, compared
-from distlab.recording.run_files_elsewhere import Place
+from distlab.recording.file_places import Place
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause, shown_text
 
 _BEGIN_SECONDS: Final = 60.0
-"""How long a process waits for process 0 to begin the run."""
+"""The longest wait of a process for process 0 to begin the run."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def open_run_file(
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What the chief says of the run that it begins.
+    """The chief's facts about the run that it begins.
 
     Attributes:
       refused: Why there is none; empty when there is one.
@@ -141,25 +141,25 @@ class _Beginning:
 
     def first_file(self) -> tuple[RunFile | SentRunFile, _Said]:
         """Begins the chief's file, and returns what the others need to know."""
-        place = elsewhere.of_launcher()
+        place = file_places.of_launcher()
         sent = None if place is None else self._sent(place, self._folder, present())
         if sent is not None:
             return sent, _Said(launcher=True)
         file = self._own(self._folder, present())
-        port, key = elsewhere.offered(self._joined)
+        port, key = file_places.offered(self._joined)
         folder = str(self._folder.absolute())
-        return file, _Said(folder=folder, mark=elsewhere.mark(file), port=port, key=key)
+        return file, _Said(folder=folder, mark=file_places.mark(file), port=port, key=key)
 
     def file_beside(self, said: _Said, participant: Participant) -> RunFile | SentRunFile:
         """Begins this process's file beside that of the chief."""
         joined = self._joined
         if said.launcher:
-            place, folder = elsewhere.of_launcher(), self._folder
+            place, folder = file_places.of_launcher(), self._folder
         else:
             for seen in (self._folder, Path(said.folder)):
-                if elsewhere.is_marked(seen, said.mark):
+                if file_places.is_marked(seen, said.mark):
                     return self._own(seen, participant)
-            place, folder = elsewhere.of_chief(joined, said.port, said.key), Path(said.folder)
+            place, folder = file_places.of_chief(joined, said.port, said.key), Path(said.folder)
         if place is None:
             raise RecordError(
                 f"The processes of a cluster record to one folder, and {joined.worker.name} does "
@@ -212,7 +212,7 @@ def _sent(
 def _file_of_one(
     folder: Path, name: str, *, overwrite: bool, process: int
 ) -> RunFile | SentRunFile:
-    place = elsewhere.of_launcher()
+    place = file_places.of_launcher()
     sent = None if place is None else _sent(place, folder, name, present(), overwrite=overwrite)
     if sent is not None:
         return sent

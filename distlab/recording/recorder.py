@@ -48,7 +48,7 @@ from distlab.runs.run_file import being_written
 from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
-"""How long the end of a recording waits for a capture that is being read."""
+"""The longest wait of a recording's end for a capture that is being read."""
 
 _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 
@@ -90,7 +90,7 @@ class Announcement:
 
     @property
     def readers(self) -> list[Writer | LoggerThread]:
-        """What begins with the event."""
+        """The writers and loggers that begin with the event."""
         return [*([] if self.writer is None else [self.writer]), *self.loggers]
 
 
@@ -121,27 +121,17 @@ class RingRecorder:
         _living.add(self)
 
     def emit(self, event: Event) -> None:
-        """Appends one event to the ring."""
-        if self._unannounced or self.overhead.sampling:
-            self._emit_slowly(event)
-            return
-        self._append(event)
-        if type(event) is Step:
-            self.last_step = event.step
-        elif type(event) is Closures:
-            self._functions_done += sum(worker.done for worker in event.active)
-
-    def _emit_slowly(self, event: Event) -> None:
-        """Appends an event and times it; the run's own first event goes before."""
+        """Appends one event to the ring; the run's own first event goes before."""
         if self._unannounced:
             self._announce()
-        began = time.perf_counter_ns()
+        began = time.perf_counter_ns() if self.overhead.sampling else 0
         self._append(event)
         if type(event) is Step:
             self.last_step = event.step
         elif type(event) is Closures:
             self._functions_done += sum(worker.done for worker in event.active)
-        self.overhead.add_emit(time.perf_counter_ns() - began)
+        if began:
+            self.overhead.add_emit(time.perf_counter_ns() - began)
 
     def newest_step(self) -> int:
         """Returns the number of the last step, -1 before the first.
@@ -157,19 +147,18 @@ class RingRecorder:
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result`, one output of `step`, until it is ready, for some of the steps."""
         self._last_on_devices = step
-        timed = self.overhead.sampling and not self.watcher.listening
-        began = time.perf_counter_ns() if timed else 0
+        capture = self.capturer.running
+        if capture is None and not self.watcher.listening:
+            self.watcher.missed_step = True
+            return
         # A step whose program had to be compiled first was dispatched after that.
         time_ns = max(time_ns, self._compiled_ns)
         try:
             self.watcher.watch(strategy, step, time_ns, result)
-            capture = self.capturer.running
             if capture is not None:
                 capture.see(strategy, step, time_ns, result)
         except RuntimeError:  # another thread deleted the result already
             return
-        if began:
-            self.overhead.add_watch(time.perf_counter_ns() - began)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Reads the collectives and costs of a compiled program and emits its event."""
@@ -250,7 +239,7 @@ class RingRecorder:
         self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
         sink.tell_all(opened.first_step)
-        self.overhead.report(self.last_step)
+        self.overhead.report()
         self._announce()
         # Of several processes each has a part of the run: who reads it advises on all parts.
         if opened.readers and (opened.participant is None or opened.participant.count == 1):
@@ -316,13 +305,13 @@ class RingRecorder:
     def _watched(self) -> None:
         """Reports overhead; the watcher's thread calls it after each window."""
         self.overhead.note_thread("watcher")
-        self.overhead.report(self.last_step)
+        self.overhead.report()
 
     def note_stored(self, *, waiting: int, lost: int) -> None:
         """Reports overhead; a writer's thread calls it after it stored events."""
         self.overhead.note_thread("writer")
         self.overhead.note_backlog(waiting=waiting, lost=lost)
-        self.overhead.report(self.last_step)
+        self.overhead.report()
 
     def _note_clock(self, clock: Clock) -> None:
         """Records how far this process's clock is from that of process 0 now."""
@@ -388,7 +377,7 @@ def _program_name() -> str:
     """Returns the name of the script, the notebook or the package that runs."""
     program = Path(sys.argv[0] if sys.argv else "")
     match program.stem:
-        case "ipykernel_launcher":  # Jupyter's server tells a kernel its notebook
+        case "ipykernel_launcher":  # Jupyter's server gives a kernel the name of its notebook
             return Path(os.environ.get("JPY_SESSION_NAME", "")).stem or "notebook"
         case "__main__":  # python -m
             return program.parent.name or "session"

@@ -95,8 +95,7 @@ class Recording(Uncopied):
 
         Raises:
           ValueShapeError: A value is not one real number, such as a dict or a list.
-          ArgumentTypeError: The step is not a whole number, or there are two; a name of a dict is
-            no text, or it is `step` and no step is given.
+          ArgumentTypeError: The step is not a whole number, or a name of a dict is no text.
           ArgumentValueError: The step is negative or above 2**63 - 1, or a name is empty, longer
             than 500 characters or not encodable in UTF-8.
           DonatedError: A value or the step was deleted or donated to an earlier call.
@@ -105,7 +104,7 @@ class Recording(Uncopied):
         Warns:
           NoEffectWarning: A step was given without a value.
           NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
-            computed yet is told of at the next call, or when the recording is closed.
+            computed yet is reported at the next call, or when the recording is closed.
           RuntimeWarning: A value or step of an earlier call could not be read, for the first time:
             it was deleted meanwhile, its computation failed, or the step was negative.
 
@@ -238,7 +237,8 @@ class Recording(Uncopied):
         opened, self._opened = self._opened, None
         if opened is None or self._recorder is None or os.getpid() != self._process:
             return
-        end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
+        text = message[:2_000].encode("utf-8", "backslashreplace").decode()
+        end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=text)
         try:
             self._recorder.close(opened, end)
         except BaseException:  # who interrupts this can close once more
@@ -286,7 +286,7 @@ class Recording(Uncopied):
     def _warn_of_values(self, recorder: RingRecorder) -> None:
         """Warns, once for each metric; in the line that called `log` or `close`.
 
-        Of values that could not be read the first one is told of; each is an event of the run.
+        Of values that could not be read a warning names the first one; each is an event of the run.
         """
         if (reason := recorder.metrics.take_unread()) and not self._told_unread:
             self._told_unread = True
@@ -342,7 +342,7 @@ def record(
         shows the device that makes the others wait. It takes about 1 % of the time,
         happens on CPU devices only, and leaves the profiler to you while you use it.
       tensorboard: A folder for TensorBoard's event files, written while the run goes on.
-      loggers: Loggers that are told of the run while it goes on, each in a thread of its own:
+      loggers: Loggers that receive the run while it goes on, each in a thread of its own:
         `distlab.loggers` has those of MLflow and Weights & Biases, and the base of your own.
         None of them makes the training wait, or ends it; closing waits up to 30 s for them.
 
@@ -455,19 +455,12 @@ def _checked_folder(path: Any) -> Path:
             f"record needs the folder to write to, got a {type(path).__name__}: {shown(path)}. "
             'Write record("runs/first"), or None to keep events in memory only.'
         )
-    if not named or "\0" in named:
+    if not named:
         raise ArgumentValueError(
             f"record needs the folder to write to, got {shown(named)}. Write "
             'record("runs/first"), record(".") for the present folder, or None to keep events in '
             "memory only."
         )
-    try:
-        named.encode()
-    except UnicodeEncodeError:
-        raise ArgumentValueError(
-            f"A run's folder has a name in UTF-8, got {shown(named)}. Rename it, or record to "
-            "another one."
-        ) from None
     if refusal := path_refusal(named, "record"):
         raise ArgumentValueError(refusal)
     return Path(at_home(named))

@@ -17,7 +17,6 @@ from typing import Final
 
 from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
-from distlab.runs.opening import CLOSE_FILES, may_open_files
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause
@@ -110,12 +109,7 @@ class Writer:
                 self._note_last_lost(self._why)
         if not self._closed:
             self._ring.unpin(self._pin)
-            if wrong := self.file.close():
-                self._note_lost(
-                    1,
-                    f"The run file can't be read: {wrong}. Another program changed it meanwhile, "
-                    "so its events are lost: record again.",
-                )
+            self.file.close()
             self._closed = True
 
     def _waited(self) -> bool:
@@ -142,7 +136,7 @@ class Writer:
         try:
             self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever its listener does
-            self._note_lost(1, f"The cost of recording can't be told: {shown_clause(error)}.")
+            self._note_lost(1, f"The cost of recording can't be reported: {shown_clause(error)}.")
 
     def _store_some(self) -> bool:
         chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
@@ -189,10 +183,7 @@ class Writer:
         if self._failed:
             return
         self._failed = True
-        remedy = "" if may_open_files() else f" This process may open no more files. {CLOSE_FILES}"
-        self._note_lost(
-            self._left, f"The run file can't be written: {why}. Writing is retried.{remedy}"
-        )
+        self._note_lost(self._left, f"The run file can't be written: {why}. Writing is retried.")
 
     def _gap(self) -> list[Event]:
         """Returns what stands in the file for the events that have no place in it.
@@ -210,8 +201,10 @@ class Writer:
         return self._ring.end - self._pin.cursor
 
     def _last_lost(self) -> str:
-        remedy = "Free space there, or record to another disk." if may_open_files() else CLOSE_FILES
-        return f"The last {self._left} events were not stored: {self._why}. {remedy}"
+        return (
+            f"The last {self._left} events were not stored: {self._why}. Free space there, or "
+            "record to another disk."
+        )
 
     def _note_last_lost(self, why: str) -> None:
         """Reports what was not stored by the end."""

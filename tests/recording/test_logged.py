@@ -223,19 +223,6 @@ def test_a_step_that_was_deleted_is_refused(recorder: RingRecorder) -> None:
     assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
 
 
-def test_a_dict_whose_step_may_be_meant_as_that_of_its_values_is_refused(
-    recorder: RingRecorder,
-) -> None:
-    with record(None) as recording:
-        with pytest.raises(
-            ArgumentTypeError, match=r"no step, got one with 'step': 7\. Give the s"
-        ):
-            recording.log({"step": 7, "loss": 0.5})
-        recording.log({"step": 7, "loss": 0.5}, step=3)
-    (metric,) = [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
-    assert (metric.step, metric.values) == (3, {"step": 7.0, "loss": 0.5})
-
-
 def test_a_dict_within_a_dict_is_refused(recorder: RingRecorder) -> None:
     with record(None) as recording:
         for inner in ({"loss": 0.5}, {"loss": 0.5, "accuracy": 1.0}):
@@ -312,24 +299,6 @@ def test_an_event_that_no_file_can_hold_is_counted_said_and_passed_over(
     assert summary["status"] == "finished"
     assert sum(isinstance(event, Lost) for event in recorder.ring.since(0).events) == 3
     assert threading.active_count() <= threads + 1
-
-
-def test_texts_that_are_not_utf_8_are_stored_as_escapes(
-    recorder: RingRecorder, tmp_path: Path
-) -> None:
-    with pytest.raises(FileNotFoundError), record(tmp_path):
-        raise FileNotFoundError("no file \udcff")
-    with Run.open(tmp_path) as run:
-        assert run.summary()["message"] == "FileNotFoundError: no file \\udcff"
-        assert run.summary()["status"] == "failed"
-
-
-def test_a_name_with_two_values_is_refused(tmp_path: Path) -> None:
-    with dl.record(tmp_path / "run", probe=False) as recording:
-        with pytest.raises(ArgumentTypeError, match="one value at a time, got two for 'loss'"):
-            recording.log({"loss": 1.0}, loss=2.0)
-        recording.log({"loss": 1.0}, accuracy=2.0)
-    assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 1.0, "accuracy": 2.0}
 
 
 @pytest.mark.parametrize("form", [lambda r: r.log(3), lambda r: r.log(step=3)])

@@ -30,27 +30,25 @@ def test_events_and_times_are_those_of_the_second(monkeypatch: pytest.MonkeyPatc
     for nanoseconds in [100] * (SAMPLE - 1) + [10_000]:
         overhead.add_emit(nanoseconds)
     assert not overhead.sampling
-    overhead.add_watch(400)
     overhead.add_capture(5_000)
     for nanoseconds, line in ((2_000, "a.py:3"), (4_000, "a.py:9"), (3_000, "a.py:3")):
         overhead.add_log(nanoseconds, line)
     overhead.note_backlog(waiting=7, lost=2)
     recorded[0], windows[0], now[0] = 1_000, 30_000, 999_999_999
-    overhead.report(last_step=99)
+    overhead.report()
     assert reported == []  # the second is not over
     now[0] += 1
-    overhead.report(last_step=99)
+    overhead.report()
     (cost,) = reported
     assert (cost.start_ns, cost.time_ns, cost.events) == (0, 1_000_000_000, 1_000)
-    # The median of the sample for each event that `log` did not lead to, of the watched steps for
-    # each step, and the windows.
-    assert cost.emit_ns == 100 * 997 + 400 * 99 + 30_000
+    # The median of the sample for each event that `log` did not lead to, and the windows.
+    assert cost.emit_ns == 100 * 997 + 30_000
     assert (cost.log_ns, cost.log_source) == (9_000, "a.py:3")
-    assert cost.sampled == SAMPLE + 1
+    assert cost.sampled == SAMPLE
     assert (cost.capture_ns, cost.waiting, cost.lost) == (5_000, 7, 2)
     now[0] += 2_000_000_000
     recorded[0] += 1  # the event itself
-    overhead.report(last_step=99)
+    overhead.report()
     assert len(reported) == 1, "no events, so nothing is reported"
 
 

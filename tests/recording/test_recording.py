@@ -271,7 +271,7 @@ def test_a_folder_that_can_not_be_written_is_refused_before_anything_ran(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    with pytest.raises(RecordError, match="is a file"):
+    with pytest.raises(RecordError, match="can't be created: File exists"):
         record(taken)
     with pytest.raises(RecordError):
         record("/proc/distlab")

@@ -45,7 +45,7 @@ class Meeting:
 
 
 class Group:
-    """What one of them sees of the others, as `distlab.processes.group` declares it."""
+    """The others as one of them sees them, as `distlab.processes.group` declares it."""
 
     def __init__(self, meeting: Meeting, index: int, hosts: list[str]) -> None:
         self.meeting, self.index, self.count = meeting, index, len(hosts)

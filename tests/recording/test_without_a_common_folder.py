@@ -8,7 +8,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Run, Step
-from distlab.recording import participant, run_files_elsewhere
+from distlab.recording import file_places, participant
 from distlab.runs.collector import Collector
 from distlab.runs.run_file import RunFile
 from tests.recorded_by_workers import WORKERS, launch
@@ -109,11 +109,11 @@ def test_workers_of_one_machine_find_the_folder_of_the_first(
 
 def test_a_mark_is_known_in_its_folder_only(tmp_path: Path) -> None:
     file = RunFile(tmp_path / "a", "x")
-    mark = run_files_elsewhere.mark(file)
-    assert run_files_elsewhere.is_marked(tmp_path / "a", mark)
-    assert not run_files_elsewhere.is_marked(tmp_path / "b", mark)
+    mark = file_places.mark(file)
+    assert file_places.is_marked(tmp_path / "a", mark)
+    assert not file_places.is_marked(tmp_path / "b", mark)
     other = RunFile(tmp_path / "b", "x")
-    run_files_elsewhere.mark(other)
-    assert not run_files_elsewhere.is_marked(tmp_path / "b", mark)
+    file_places.mark(other)
+    assert not file_places.is_marked(tmp_path / "b", mark)
     for one in (file, other):
         one.close()

@@ -1,8 +1,8 @@
-"""Which process writes the run file of a process: itself, the chief, or who started the cluster.
+"""The process that writes a process's run file: itself, the chief, or the cluster's launcher.
 
 Processes that see the chief's folder write their own files there. Others send their events: to
 the process that started the cluster where that takes them (`DISTLAB_COLLECTOR`), else to the
-chief, over a connection of which the chief tells through the key-value store.
+chief, over a connection that the chief offers in the key-value store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distlab.runs.collector import Collector
 from distlab.runs.run_file import RunFile, file_of, lock_path
 
 _END_SECONDS: Final = 30.0
-"""How long the chief stays at its end for those whose files it writes."""
+"""The longest wait of the chief at its end for those whose files it writes."""
 
 _collector: Collector | None = None
 
