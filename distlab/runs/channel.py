@@ -48,7 +48,7 @@ class Channel:
         return self._exactly(size)
 
     def wait_at_most(self, seconds: float | None, *, in_all: bool = False) -> None:
-        """Limits how long sending and receiving may wait; None for ever."""
+        """Limits how long sending and receiving may wait; None for any time."""
         self._until = time.monotonic() + seconds if in_all and seconds is not None else None
         self._link.settimeout(seconds)
 

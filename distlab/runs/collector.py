@@ -24,15 +24,15 @@ from distlab.text.shown import shown_text
 
 _PROOF_SECONDS: Final = 10.0
 _MOST_STRANGERS: Final = 64
-"""How many connections may be without a proof at once: each has a thread and a file descriptor."""
+"""The most connections without a proof at once: each has a thread and a file descriptor."""
 
 _FULL_SECONDS: Final = 0.1
 _AWAY_SECONDS: Final = 30.0
-"""How long a process whose connection was lost may take to come back."""
+"""The longest absence of a process whose connection was lost."""
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a process says first.
+    """The first message of a process.
 
     Attributes:
       session: Names its recording, also after a lost connection.
@@ -60,7 +60,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What it is answered, to this and to each batch of events.
+    """The answer to this and to each batch of events.
 
     Attributes:
       stored: How many of its events are in the file.
@@ -257,5 +257,5 @@ def _stored(held: _Held, message: bytes) -> Answer:
 
 
 def _answer(channel: Channel, answer: Answer) -> None:
-    with suppress(OSError):  # who does not hear it comes again, and is told then
+    with suppress(OSError):  # who does not receive it comes again, and is answered then
         channel.send(msgspec.msgpack.encode(answer))

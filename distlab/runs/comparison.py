@@ -21,7 +21,7 @@ class Comparison:
     configuration, and then the numbers of both runs.
 
     Attributes:
-      columns: What it tells: the curves of the losses and rates, the settings and the numbers.
+      columns: The curves of the losses and rates, the settings and the numbers.
     """
 
     def __init__(self, columns: ComparisonColumns) -> None:

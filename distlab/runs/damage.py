@@ -1,4 +1,4 @@
-"""What a damaged run file may hold: events that no recording makes, and that nothing can use."""
+"""Errors about events in a damaged run file that no recording makes and nothing can use."""
 
 from __future__ import annotations
 

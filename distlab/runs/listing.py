@@ -1,4 +1,4 @@
-"""The runs in a folder and in the folders within it, and what each of them is."""
+"""The runs in a folder and in the folders within it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
     """Yields the folders that hold a recorded run, in the order of their names.
 
     Links are not followed, so nothing outside of `root` is found. A folder that may not be read
-    may be one: `summary_of` says so.
+    may be one: `summary_of` names the reason.
     """
     try:
         with os.scandir(root) as found:  # a third of the time that Path.iterdir takes
@@ -62,11 +62,7 @@ class Unreadable(NamedTuple):
 
 
 def summary_of(folder: Path) -> Summary | Unreadable:
-    """Returns what a table of runs says of one: its summary, or why it has none."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError:
-        return Unreadable(folder, "The folder's name is not UTF-8. Rename it.")
+    """Returns a run's summary, or why it has none."""
     try:
         with Run.open(folder) as run:
             return run.summary()

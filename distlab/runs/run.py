@@ -22,7 +22,7 @@ from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
 from distlab.runs.opening import may_open_files
 from distlab.runs.programs import Programs, read_programs
-from distlab.runs.run_file import like_run_files, run_files
+from distlab.runs.run_file import run_files
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files
 from distlab.runs.summary import Summary, summarize
@@ -36,7 +36,7 @@ _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
 _FOLLOW_SECONDS: Final = 0.05
 _NAMED: Final = 3
-"""How many runs a message names."""
+"""The most runs that a message names."""
 
 _LARGEST: Final = (1 << 63) - 1
 _KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
@@ -106,8 +106,7 @@ class Run(Uncopied):
 
         Warns:
           NewerRunWarning: A newer version of distlab recorded it.
-          RuntimeWarning: What a killed process stored last can't be read, so it may be missing; or
-            the folder holds copies of run files, which are not read.
+          RuntimeWarning: What a killed process stored last can't be read, so it may be missing.
 
         Example:
           >>> import distlab as dl
@@ -275,8 +274,6 @@ class Run(Uncopied):
           standing: Only kinds that later events refer to.
 
         Raises:
-          ArgumentValueError: `low_ns`, `high_ns` or `before` is no whole number, or `high_ns` is
-            before `low_ns`.
           RecordError: The run was closed.
         """
         pages = self.envelopes_between(low_ns, high_ns, before=before, standing=standing)
@@ -286,17 +283,6 @@ class Run(Uncopied):
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
     ) -> Iterator[list[Envelope]]:
         """Yields the events of `between`, each with the process it came from."""
-        for name, value in (("low_ns", low_ns), ("high_ns", high_ns), ("before", before)):
-            if type(value) is not int and (value is not None or name != "before"):
-                raise ArgumentValueError(
-                    f"{name} must be a whole number, got {shown(value)}. Times are in nanoseconds "
-                    "by the run's own clock, as Event.time_ns."
-                )
-        if high_ns < low_ns:
-            raise ArgumentValueError(
-                f"high_ns must not be before low_ns, got {low_ns} to {high_ns}. The range "
-                "begins with low_ns."
-            )
         kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
         return self._reader.between(low_ns, high_ns, kinds, before)
 
@@ -638,12 +624,7 @@ def require_readable(path: Path) -> None:
 
 def _fault_of(folder: Path) -> str:
     if folder.is_dir():
-        if copies := [file.name for file in like_run_files(folder)]:
-            return (
-                f"holds no run file, but {', '.join(map(shown, copies[:_NAMED]))}. The file of a "
-                "run's only process is named process-0.sqlite"
-            )
-        runs = sorted(inner.name for inner in folder.iterdir() if like_run_files(inner))
+        runs = sorted(inner.name for inner in folder.iterdir() if run_files(inner))
         if not runs:
             return "holds no run file"
         others = " and others" if len(runs) > _NAMED else ""

@@ -10,7 +10,7 @@ schema 1.)
 
 While the file is written it is in WAL mode, so that it survives a killed process
 and can be read meanwhile; a closed one is a single file, or holds all by itself where
-a reader kept SQLite's files beside it. Next to an open one lies a lock file that its
+a reader kept SQLite's files. Next to an open one lies a lock file that its
 process holds: by it readers know that the process is alive.
 """
 
@@ -19,13 +19,11 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import resource
 import socket
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
-from fnmatch import fnmatchcase
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -36,8 +34,6 @@ import numpy as np
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
 from distlab.file_locks import is_locked
-from distlab.runs.meta import stated_process
-from distlab.runs.opening import CLOSE_FILES, may_open_files
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown, shown_clause
 
@@ -58,16 +54,11 @@ def run_files(folder: Path) -> list[Path]:
 
     What a copy is called, such as `process-0 (1).sqlite`, is no such name.
     """
-    numbered = ((process_of(path.name), path) for path in like_run_files(folder))
-    return [path for _, path in sorted((n, path) for n, path in numbered if n is not None)]
-
-
-def like_run_files(folder: Path) -> list[Path]:
-    """Returns the files in a folder whose names look like those of run files, in their order."""
     try:
-        return sorted(path for path in folder.iterdir() if fnmatchcase(path.name, PATTERN))
+        numbered = [(process_of(path.name), path) for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
+    return [path for _, path in sorted((n, path) for n, path in numbered if n is not None)]
 
 
 def file_of(folder: Path, process: int = 0) -> Path:
@@ -87,13 +78,7 @@ CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _LARGEST: Final = (1 << 63) - 1
 _RESERVE_BYTES: Final = 1 << 16
-"""What the lock file holds in reserve: the end of a run has room then on a full disk."""
-
-_RESERVE_PAGES: Final = 4
-"""The pages of a file of limited size that only the end of a run may take."""
-
-_MOST_PAGES: Final = (1 << 32) - 2
-"""SQLite's own limit."""
+"""Bytes that the lock file holds in reserve: the end of a run has room then on a full disk."""
 
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
@@ -105,7 +90,7 @@ statement, and may wait 5 ms to acquire it again, so there must be few of them."
 
 
 _FOLD_SECONDS: Final = 5.0
-"""How long replacing a run waits for readers of the old one."""
+"""The longest wait of a replaced run for readers of the old one."""
 
 
 def _plain(value: Any) -> Any:
@@ -154,12 +139,10 @@ class RunFile:
         clock_offset_ns: int = 0,
         of: tuple[int, str] | None = None,
     ) -> None:
-        folder = _absolute(folder)  # the program may change its directory
+        folder = folder.absolute()  # the program may change its directory
         self.path = file_of(folder, process)
         self._end = 0
         self._totals = Totals()
-        self._pages_in_reserve = _RESERVE_PAGES
-        self._bounds = resource.RLIM_INFINITY, _RESERVE_PAGES
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
         _create_folder(folder)
         try:
@@ -171,7 +154,7 @@ class RunFile:
         except OSError as error:
             raise _can_not_write(folder, error) from error
         try:
-            _begin(self.path, meta, [path for path in held if _is_of_run(path)])
+            _begin(self.path, meta, held)
             self._database = _opened(self.path)
             self._place = place_of(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -187,7 +170,9 @@ class RunFile:
         if not events:
             return []
         if place_of(self.path) != self._place:
-            raise RecordError(_why_away(self.path))
+            raise RecordError(
+                f"{self.path.parent} was deleted, moved or replaced while a run was recorded to it"
+            )
         stored = [encoded(event) for event in events]
         rows: list[Row] = [
             (number, event.time_ns, kind_of(event), body)
@@ -196,7 +181,6 @@ class RunFile:
         times = [time_ns for _, time_ns, _, _ in rows]
         totals = self._totals.copy()
         totals.add([event for event, _ in stored], [kind for _, _, kind, _ in rows])
-        self._keep_within_limit()
         self._database.execute("BEGIN")
         try:
             _insert(self._database, rows)
@@ -217,57 +201,28 @@ class RunFile:
         ]
 
     def write_last(self, events: Sequence[Event | Unknown]) -> None:
-        """Stores the last events, also on a disk that is full."""
-        for make_room in (self._free_reserve, self._fold):
-            try:
-                self.write(events)
-            except sqlite3.Error:
-                make_room()
-            else:
-                return
-        self.write(events)
+        """Stores the last events, also on a disk that is full: the lock file gives up its room."""
+        try:
+            self.write(events)
+        except sqlite3.Error:
+            with suppress(OSError):
+                self._lock.truncate(0)
+            self.write(events)
 
-    def _keep_within_limit(self) -> None:
-        """Lets no transaction make more pages than a file of this process may have.
-
-        SQLite would store them in its log, and could not move them into the file to empty the log.
-        Some pages are held in reserve for the end.
-        """
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        bounds = limit, self._pages_in_reserve
-        if bounds == self._bounds:
-            return
-        pages = _MOST_PAGES
-        if limit != resource.RLIM_INFINITY:
-            size = self._database.execute("PRAGMA page_size").fetchone()[0]
-            pages = max(min(limit // size, _MOST_PAGES) - self._pages_in_reserve, 1)
-        self._database.execute(f"PRAGMA max_page_count={pages}")
-        self._bounds = bounds
-
-    def _free_reserve(self) -> None:
-        self._pages_in_reserve = 0
-        with suppress(OSError):
-            self._lock.truncate(0)
-
-    def _fold(self) -> None:
-        """Writes SQLite's log into the file, and empties it, where that can be done at once."""
-        with suppress(sqlite3.Error):
-            self._database.execute("PRAGMA busy_timeout=0")
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-    def close(self) -> str:
+    def close(self) -> None:
         """Makes a single finished file of it, and releases it. Never raises; twice does nothing."""
         if self._lock.closed:
-            return ""
+            return
         try:
             if place_of(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
-        except sqlite3.Error:  # a reader holds it, so SQLite's files stay beside it
-            self._fold()  # where that fails, whoever opens it next still finds everything
+        except sqlite3.Error:  # a reader holds it, so SQLite's files stay
+            with suppress(sqlite3.Error):  # where that fails, whoever opens it finds everything
+                self._database.execute("PRAGMA busy_timeout=0")
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             self._database.close()
             self._release_lock()
-        return _damage_in(self.path) if place_of(self.path) == self._place else ""
 
     def abandon(self) -> None:
         """Releases the file in a forked child: it belongs to the parent, untouched."""
@@ -289,26 +244,10 @@ def encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
         if not isinstance(given, int) or abs(given) > _LARGEST:
             raise ValueError(f"its time is {shown(given)}")
         return event, _encode(event)
-    except UnicodeEncodeError:
-        # A text that is not UTF-8, such as the name of a file in an error's message.
-        fields = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=_plain)
-        body = _encode(_in_utf8(fields))
-        return event_of(kind_of(event), body), body
     except Exception as error:  # noqa: BLE001 - one event must not keep the others out of the file
         reason = f"An event of kind {kind_of(event)!r} could not be encoded: {shown_clause(error)}."
         lost = Lost(time_ns=time.monotonic_ns(), count=1, reason=reason)
         return lost, _encode(lost)
-
-
-def _in_utf8(value: Any) -> Any:
-    """Returns a structure with the surrogates of its texts as escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_in_utf8(one) for one in value]
-    return value
 
 
 def event_of(kind: str, body: bytes) -> Event | Unknown:
@@ -396,16 +335,8 @@ def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None
             old.unlink(missing_ok=True)
 
 
-def _is_of_run(path: Path) -> bool:
-    """Returns whether a run file is that of the process by which it is named.
-
-    Another one was copied here from elsewhere. Of a damaged file nobody knows.
-    """
-    return stated_process(path) in {None, process_of(path.name)}
-
-
 def _fold_logs(path: Path) -> None:
-    """Moves into a run file what SQLite keeps beside it, and removes those files.
+    """Moves SQLite's log into its run file, and removes SQLite's other files.
 
     SQLite would take them for those of the next file of this name.
     """
@@ -436,77 +367,17 @@ def place_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _why_away(path: Path) -> str:
-    """Returns why a run's file is not at its path any more."""
-    try:
-        path.stat()
-    except PermissionError:
-        return f"{path.parent} may not be read any more, while a run is recorded to it"
-    except OSError:
-        pass
-    return f"{path.parent} was deleted, moved or replaced while a run was recorded to it"
-
-
-def _damage_in(path: Path) -> str:
-    """Returns SQLite's words for what is wrong with a closed run file, empty where nothing is.
-
-    It looks at the tables' first and last pages alone: a run may be large.
-    """
-    try:
-        with closing(sqlite3.connect(path)) as database:
-            for table in ("meta", "totals"):
-                database.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - no data in it
-            database.execute("SELECT min(seq) FROM events").fetchone()
-            database.execute("SELECT max(seq) FROM events").fetchone()
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        return str(error) if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} else ""
-    return ""
-
-
 def _can_not_write(folder: Path, error: Exception) -> RecordError:
     why = (error.strerror if isinstance(error, OSError) else None) or error
-    if not may_open_files():  # SQLite does not say so
-        return RecordError(
-            f"The run folder {folder} can't be written: this process may open no more files. "
-            f"{CLOSE_FILES}"
-        )
-    if isinstance(error, IsADirectoryError):
-        taken = Path(error.filename2 or error.filename or folder).name
-        return RecordError(
-            f"The run folder {folder} can't be written: {why}: {taken}. Move that folder away, or "
-            "record to another one."
-        )
     return RecordError(
         f"The run folder {folder} can't be written: {why}. "
         "Free space there, or record to a folder that you may write."
     )
 
 
-def _absolute(folder: Path) -> Path:
-    try:
-        return folder.absolute()
-    except OSError as error:
-        raise RecordError(
-            f"{folder} can't be recorded to: the working directory does not exist any more. Change "
-            "to one that does, or pass an absolute path."
-        ) from error
-
-
 def _create_folder(folder: Path) -> None:
     try:
-        if folder.is_symlink() and not folder.exists():
-            raise RecordError(
-                f"The run folder {folder} can't be created: it is a link to {folder.readlink()}, "
-                "which does not exist. Create that folder, or name another one."
-            )
-        if folder.exists() and not folder.is_dir():
-            raise RecordError(
-                f"A run is recorded to a folder, but {folder} is a file. Name another path."
-            )
         folder.mkdir(parents=True, exist_ok=True)
-    except RecordError:
-        raise
     except (OSError, RuntimeError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise RecordError(

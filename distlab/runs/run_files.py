@@ -6,7 +6,6 @@ import heapq
 import sqlite3
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,22 +15,19 @@ from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
 from distlab.runs.opening import most_of_one_run
-from distlab.runs.run_file import like_run_files, process_of, run_files
+from distlab.runs.run_file import run_files
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
-from distlab.text.shown import shown, shown_clause
+from distlab.text.shown import shown_clause
 
 _EVENTS_AT_ONCE: Final = 256
-
-_NAMED: Final = 3
-"""How many files a warning names."""
 
 _LOOK_SECONDS: Final = 0.5
 """Seconds between two looks for the files of processes that have not begun theirs."""
 
 
 class RunReader(Source, Protocol):
-    """What `Run` reads: one run file, or those of several processes."""
+    """The source of a `Run`: one run file, or those of several processes."""
 
     meta: dict[str, Any]
 
@@ -41,7 +37,7 @@ class RunReader(Source, Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether a process is alive and has not closed its file."""
+        """True while a process is alive and has not closed its file."""
 
     @property
     def living(self) -> frozenset[int]:
@@ -70,21 +66,15 @@ class RunReader(Source, Protocol):
 
 
 def open_run_files(files: Sequence[Path]) -> RunReader:
-    """Opens the run files of a folder, at least one.
-
-    A file of several is read where it states the process by which it is named.
-    """
-    folder = files[0].parent
-    others = [path for path in like_run_files(folder) if process_of(path.name) is None]
+    """Opens the run files of a folder, at least one."""
     if len(files) == 1:
         reader = RunFileReader(files[0])
-        _warn_of(others)
         return reader if reader.meta.get("processes", 1) <= 1 else MergedReaders([reader])
     if len(files) > (most := most_of_one_run()):
         raise NotARunError(
-            f"The run in {folder} has {len(files)} run files, and this process may have {most} of "
-            "one run open: a sixth of its limit of open files. Raise the limit (ulimit -n), or "
-            "move the files of some processes away."
+            f"The run in {files[0].parent} has {len(files)} run files, and this process may have "
+            f"{most} of one run open: a sixth of its limit of open files. Raise the limit "
+            "(ulimit -n), or move the files of some processes away."
         )
     readers: list[RunFileReader] = []
     try:
@@ -94,13 +84,7 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
         for reader in readers:
             reader.close()
         raise
-    own = list(filter(_is_as_named, readers)) or readers[:1]
-    for reader in readers:
-        if reader not in own:
-            reader.close()
-            others.append(reader.path)
-    _warn_of(others)
-    return MergedReaders(own)
+    return MergedReaders(readers)
 
 
 class MergedReaders:
@@ -136,7 +120,7 @@ class MergedReaders:
 
     @property
     def live(self) -> bool:
-        """Whether a process is alive and has not closed its file."""
+        """True while a process is alive and has not closed its file."""
         return any(reader.live for reader in self._readers)
 
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
@@ -203,12 +187,8 @@ class MergedReaders:
                     return
                 reader = _one_of_several(file)
                 self._known.add(file)
-                if _is_as_named(reader):
-                    self._readers.append(reader)
-                    self._merged.add(_origin(reader))
-                else:
-                    reader.close()
-                    _warn_of([file])
+                self._readers.append(reader)
+                self._merged.add(_origin(reader))
 
     def _in_order(
         self, pages: Sequence[Iterator[list[Event | Unknown]]]
@@ -255,23 +235,3 @@ def _moved(offsets: Offsets, ends: tuple[int, int]) -> tuple[int, int]:
 
 def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min(low for low, _ in ends), max(high for _, high in ends)
-
-
-def _is_as_named(reader: RunFileReader) -> bool:
-    """Returns whether a file states the process by which it is named; schema 1 states none."""
-    return reader.meta.get("process_index") in {None, process_of(reader.path.name)}
-
-
-def _warn_of(others: Sequence[Path]) -> None:
-    """Warns of files that are named as run files are, and are not of the run."""
-    if not others:
-        return
-    names = ", ".join(shown(path.name) for path in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    warnings.warn(
-        f"Beside the run in {others[0].parent} lie files that are not read: {names}{more}. A run "
-        "file is named by the process that it states, as process-0.sqlite; these are copies of "
-        "others. Move each to a folder of its own, named process-0.sqlite, to read it.",
-        RuntimeWarning,
-        stacklevel=4,
-    )

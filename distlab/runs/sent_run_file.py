@@ -110,7 +110,7 @@ class SentRunFile:
         """Has the last events stored."""
         self.write(events)
 
-    def close(self) -> str:
+    def close(self) -> None:
         """Has the file closed. Never raises."""
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -120,7 +120,6 @@ class SentRunFile:
             except OSError:
                 pass  # the collector closes it when nobody comes again
             channel.close()
-        return ""
 
     def abandon(self) -> None:
         """Releases the connection in a forked child: it belongs to the parent."""

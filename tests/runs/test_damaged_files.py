@@ -1,4 +1,4 @@
-"""Odd and damaged run files: each is named with its fault, and hides no other."""
+"""Odd and damaged run files raise errors that name their fault, and hide no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
 from distlab.page.runs_table import run_rows
 from distlab.runs import opening, run_file_reader
 from distlab.runs.exports import FORMATS
-from distlab.runs.listing import run_folders, summary_of
+from distlab.runs.listing import summary_of
 from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile
 from distlab_dashboard.library import Folder
@@ -49,16 +49,8 @@ def change(path: Path, statement: str, *values: Any) -> None:
 
 ODD_META = [
     ("unix_ns", None),
-    ("unix_ns", "yesterday"),
     ("unix_ns", 1e300),
-    ("unix_ns", 2**63 - 1),
-    ("name", None),
-    ("name", 7),
     ("name", b"\xff"),
-    ("host", None),
-    ("schema", "new"),
-    ("process", 1.5),
-    ("process_index", None),
     ("clock_offset_ns", 2**63 - 1),
 ]
 
@@ -74,22 +66,6 @@ def view(path: Path, table: str, columns: str) -> None:
         )
 
 
-def computed(path: Path) -> None:
-    """Gives all events bodies of 900 MB, which take no place in the file."""
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(
-            """
-            CREATE TABLE other (
-              seq INTEGER PRIMARY KEY, time_ns, kind,
-              body GENERATED ALWAYS AS (zeroblob(900000000)) VIRTUAL
-            );
-            INSERT INTO other SELECT seq, time_ns, kind FROM events;
-            DROP TABLE events;
-            ALTER TABLE other RENAME TO events;
-            """
-        )
-
-
 def replace(path: Path, make: Callable[[Path], None]) -> None:
     path.unlink()
     make(path)
@@ -97,20 +73,16 @@ def replace(path: Path, make: Callable[[Path], None]) -> None:
 
 HARMFUL: Final[dict[str, Callable[[Path], None]]] = {
     "pipe": lambda path: replace(path, os.mkfifo),
-    "pipe as journal": lambda path: os.mkfifo(f"{path}-journal"),
     "pipe as log": lambda path: os.mkfifo(f"{path}-wal"),
-    "folder": lambda path: replace(path, Path.mkdir),
     "device": lambda path: replace(path, lambda place: place.symlink_to("/dev/zero")),
-    "link to itself": lambda path: replace(path, lambda place: place.symlink_to(place.name)),
     "view of facts": lambda path: view(path, "meta", "x AS key, x AS value"),
     "view of events": lambda path: view(path, "events", "x seq, x time_ns, x kind, x body"),
-    "computed bodies": computed,
 }
-"""What is done to run files so that a reader would wait, or compute, for ever."""
+"""Changes to run files with which a reader would wait, or compute, without an end."""
 
 
 @pytest.mark.parametrize("harm", HARMFUL)
-def test_a_file_made_to_be_read_for_ever_is_refused(harm: str, tmp_path: Path) -> None:
+def test_a_file_made_to_be_read_without_an_end_is_refused(harm: str, tmp_path: Path) -> None:
     HARMFUL[harm](recorded(tmp_path / "harmful"))
     with pytest.raises(NotARunError, match=r"The run in .*harmful can't be read: .*damaged"):
         Run.open(tmp_path / "harmful")
@@ -119,32 +91,8 @@ def test_a_file_made_to_be_read_for_ever_is_refused(harm: str, tmp_path: Path) -
     assert faults == {"harmful": True, "whole": False}
 
 
-@pytest.mark.parametrize(
-    ("table", "columns"),
-    [
-        ("spans", "x AS first, x AS last, x AS low_ns, x AS high_ns"),
-        ("totals", "'kind' || x AS key, x AS value"),
-    ],
-)
-def test_numbers_without_an_end_are_counted_again(table: str, columns: str, tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    with Run.open(tmp_path) as run:
-        before = run.summary()
-    view(path, table, columns)
-    with Run.open(tmp_path) as run:
-        assert run.summary() == before
-        assert sum(1 for _ in run.events("step")) == before["steps"]
-
-
-def test_a_lock_that_is_a_pipe_is_held_by_nobody(tmp_path: Path) -> None:
-    os.mkfifo(recorded(tmp_path).with_suffix(".lock"))
-    with Run.open(tmp_path) as run:
-        assert not run.live
-        assert run.summary()["status"] == "finished"
-
-
-@pytest.mark.parametrize("kind", ["step", "aurora"])
-def test_an_event_of_a_million_nested_lists_is_lost(kind: str, tmp_path: Path) -> None:
+def test_an_event_of_a_million_nested_lists_is_lost(tmp_path: Path) -> None:
+    kind = "aurora"
     path = recorded(tmp_path)
     whole = msgspec.msgpack.encode({"kind": kind, "time_ns": 9, "odd": 1})
     deep = whole[:-1] + b"\x91" * 1_000_000 + b"\x01"
@@ -167,30 +115,15 @@ def test_odd_facts_are_named(key: str, value: Any, tmp_path: Path) -> None:
         Run.open(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE spans SET high_ns = 1e300",
-        "UPDATE spans SET low_ns = 'then', first = 0",
-        "UPDATE spans SET last = NULL",
-        "UPDATE totals SET value = 1e300 WHERE key = 'steps'",
-        "UPDATE totals SET value = -5 WHERE key = 'lost'",
-        "UPDATE totals SET value = 'x' WHERE key = 'metrics'",
-        "UPDATE totals SET value = NULL",
-        "UPDATE events SET time_ns = 1e300",
-        "UPDATE events SET kind = NULL",
-        "INSERT INTO meta VALUES ('more', x'ff')",
-    ],
-)
-def test_other_odd_numbers_are_counted_again(statement: str, tmp_path: Path) -> None:
-    change(recorded(tmp_path), statement)
+@pytest.mark.parametrize("table", ["spans", "totals"])
+def test_missing_numbers_are_counted_again(table: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"DROP TABLE {table}")
     with Run.open(tmp_path) as run:
         summary = run.summary()
         assert (summary["steps"], summary["lost"]) == (5, 2)
-        assert 0 < summary["seconds"] < 2_000
-        assert len(list(run.events(start=0, end=1e305))) >= 20
-        for suffix in ("json", "jsonl", "parquet"):
-            run.export(tmp_path / f"run.{suffix}")
+        assert len(list(run.events(start=-1e9))) == len(list(run.events()))
 
 
 @pytest.mark.parametrize(
@@ -229,33 +162,6 @@ def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixtur
         *(f"odd-{number:02}" for number in range(len(ODD_META))),
     ]
     assert all("  can't be read  " in line for line in odd)
-
-
-def test_the_page_of_runs_has_a_row_for_one_that_can_not_be_read(tmp_path: Path) -> None:
-    recorded(tmp_path / "good")
-    path = recorded(tmp_path / "odd")
-    change(path, "UPDATE meta SET value = 1e300 WHERE key = 'unix_ns'")
-    recorded(tmp_path / "cut").write_bytes(path.read_bytes()[:1_000])
-    rows = run_rows(Folder(tmp_path).summaries())
-    assert rows["key"][0] == "good"
-    assert rows["status"] == ["finished", "can't be read", "can't be read"]
-    faults = dict(zip(rows["key"], rows["metrics"], strict=True))
-    assert "it states unix_ns as 1e+300" in faults["odd"]
-    assert "can't be read" in faults["cut"]
-
-
-def test_a_folder_whose_name_is_not_utf_8_is_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recorded(tmp_path / "good").parent.rename(tmp_path / "bad \udcff")
-    (found,) = run_folders(tmp_path)
-    summary = summary_of(found)
-    assert not isinstance(summary, dict)
-    assert summary.why == "The folder's name is not UTF-8. Rename it."
-    assert main(["runs", str(tmp_path)]) == 0
-    assert "bad \\udcff" in capsys.readouterr().out
-    with Run.open(found) as run:
-        assert run.summary()["name"] == "a run"
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 5_000, b"runs", 3, None], ids=ascii)
@@ -331,7 +237,7 @@ def damaged(whole: bytes, chance: random.Random) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", steps=200)
     whole = path.read_bytes()
@@ -356,22 +262,6 @@ def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> Non
                     assert target.stat().st_size
 
 
-def missing(folder: Path) -> tuple[int, int]:
-    """Returns how many events a run has lost by its events, and by its summary."""
-    with Run.open(folder) as run:
-        by_events = sum(event.count for event in run.events() if isinstance(event, Lost))
-        assert by_events == sum(e.count for e in run.events(start=-1e9) if isinstance(e, Lost))
-        run.advice()
-        return by_events - 2, run.summary()["lost"] - 2  # the samples have lost two
-
-
-UNTYPED: Final = """
-CREATE TABLE other (seq, time_ns, kind, body); INSERT INTO other SELECT * FROM events;
-DROP TABLE events; ALTER TABLE other RENAME TO events;
-"""
-"""Gives the events a table without an order, whose numbers may be anything."""
-
-
 def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -382,31 +272,15 @@ def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
     assert "2 events lost" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("seq", [-5, 1 << 41, (1 << 63) - 1])
-def test_an_event_with_an_impossible_number_is_lost(seq: int, tmp_path: Path) -> None:
-    change(recorded(tmp_path), "UPDATE events SET seq = ? WHERE seq = 5", seq)
-    assert missing(tmp_path) == (1, 1)
-    with Run.open(tmp_path) as run:
-        assert run.export(tmp_path / "run.jsonl").read_text().count('"kind":"lost"') == 2
-
-
-@pytest.mark.parametrize("seq", ["five", b"5", None, float("inf"), 5.5], ids=repr)
-def test_a_number_of_another_type_is_that_of_a_lost_event(seq: Any, tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(UNTYPED)
-    change(path, "UPDATE events SET seq = ? WHERE seq = 5", seq)
-    assert missing(tmp_path)[0] == 1
-
-
-@pytest.mark.parametrize("which", ["seq = 5", "seq BETWEEN 3 AND 6", "seq < 2", "seq > 17"])
+@pytest.mark.parametrize("which", ["seq = 5", "seq BETWEEN 3 AND 6", "seq < 2"])
 def test_events_that_are_gone_are_counted(which: str, tmp_path: Path) -> None:
     path = recorded(tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         gone = database.execute(f"DELETE FROM events WHERE {which}").rowcount
-    by_events, by_summary = missing(tmp_path)
-    assert by_events == gone
-    assert by_summary == (gone if which in ("seq < 2", "seq > 17") else 0)
+    with Run.open(tmp_path) as run:
+        by_events = sum(event.count for event in run.events() if isinstance(event, Lost))
+        assert by_events == gone + 2  # the samples have lost two
+        run.advice()
 
 
 def test_a_number_far_beyond_the_end_ends_the_run(tmp_path: Path) -> None:
@@ -423,22 +297,6 @@ def test_a_table_without_bodies_is_no_run(tmp_path: Path) -> None:
         database.execute("ALTER TABLE events DROP COLUMN body")
     with pytest.raises(NotARunError, match=r"can't be read: no such column: body.*damaged"):
         Run.open(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM spans",
-        "UPDATE spans SET last = 3",
-        "UPDATE spans SET first = 1 << 50, last = 1 << 51",
-        "UPDATE spans SET low_ns = 1 << 60, high_ns = 1 << 61",
-        "UPDATE spans SET first = -9",
-    ],
-)
-def test_spans_that_would_hide_events_are_not_believed(statement: str, tmp_path: Path) -> None:
-    change(recorded(tmp_path), statement)
-    with Run.open(tmp_path) as run:
-        assert len(list(run.events(start=-1e9))) == len(list(run.events()))
 
 
 INCONSISTENT: dict[str, Callable[[], Event]] = {
@@ -493,48 +351,12 @@ def test_any_error_of_damaged_events_is_told_of(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_folder_that_may_not_be_entered_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("closed", "open"):
-        recorded(tmp_path / name)
-    allowed = os.access
-    inside = tmp_path / "closed"
-
-    def access(path: Any, mode: int, **options: Any) -> bool:
-        return inside != Path(path) and allowed(path, mode, **options)
-
-    def refuse(path: Path) -> bool:
-        if path.parent == inside:
-            raise PermissionError(13, "Permission denied", str(path))
-        return False
-
-    monkeypatch.setattr(os, "access", access)
-    monkeypatch.setattr(Path, "is_symlink", refuse)
-    assert list(run_folders(tmp_path)) == [inside, tmp_path / "open"]
-    assert "may not be read" in summary_of(inside).why  # type: ignore[union-attr]
-
-
-def test_a_log_of_any_size_beside_what_is_no_run_file_is_not_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_is_too_large_is_not_copied(tmp_path: Path) -> None:
     path = recorded(tmp_path / "run")
-    path.write_bytes(b"no run file" * 500)
     log = path.with_name(f"{path.name}-wal")
     with log.open("wb") as file:
         file.truncate(4 << 30)  # takes no space
-    monkeypatch.setattr(shutil, "copy", lambda *_: pytest.fail("it was copied"))
-    assert "file is not a database" in summary_of(path.parent).why  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("begins", [b"\x37\x7f\x06\x82", b"rubbish"])
-def test_a_log_that_is_too_large_or_none_is_not_copied(begins: bytes, tmp_path: Path) -> None:
-    path = recorded(tmp_path / "run")
-    log = path.with_name(f"{path.name}-wal")
-    with log.open("wb") as file:
-        file.write(begins)
-        file.truncate(4 << 30)
-    with pytest.raises(sqlite3.DatabaseError, match=r"not a database|are free for a copy"):
+    with pytest.raises(sqlite3.DatabaseError, match=r"it has 4\.\d+ GB"):
         opening._opened_copy(path, log)
     assert not list(Path(gettempdir()).glob("distlab-run-*"))
 
@@ -577,19 +399,3 @@ def test_a_run_whose_file_is_a_link_is_not_read(tmp_path: Path) -> None:
             library.hold("link")
     finally:
         library.stop()
-
-
-@pytest.mark.parametrize("column", ["NULL", "CAST(kind AS BLOB)", "'metric'", "upper(kind)"])
-def test_events_whose_column_of_kinds_is_damaged_are_found(column: str, tmp_path: Path) -> None:
-    path = recorded(tmp_path / "run")
-    kinds = ("metric", "step", "run_end")
-    with Run.open(path.parent) as run:
-        whole = {kind: list(run.events(kind)) for kind in kinds}
-        summary = run.summary()
-    assert all(whole.values())
-    change(path, f"UPDATE events SET kind = {column}")
-    with Run.open(path.parent) as run:
-        for kind in kinds:  # of a loss nobody knows whether the column was damaged, too
-            assert [e for e in run.events(kind) if type(e) is not Lost] == whole[kind]
-        assert whole["metric"][0] in run.events("metric", start=-1)
-        assert run.summary() == summary

@@ -340,23 +340,6 @@ def test_a_full_disk_is_told_in_the_same_words_for_every_format(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_comes_while_an_export_is_written_is_kept(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, since = tmp_path / "run.jsonl", dl.Run.since
-
-    def while_another_writes(run: dl.Run, cursor: int, limit: int = 10_000) -> Any:
-        target.write_text("another's")
-        return since(run, cursor, limit)
-
-    monkeypatch.setattr(dl.Run, "since", while_another_writes)
-    with dl.Run.open(folder) as run, pytest.raises(RecordError, match="jsonl exists already"):
-        run.export(target)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
-        ("run.jsonl", "another's")
-    ]
-
-
 def test_a_name_that_no_file_has_is_refused_and_one_that_just_fits_is_written(
     tmp_path: Path,
 ) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import resource
-import shutil
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -285,50 +283,3 @@ def test_a_process_without_a_file_is_named(
     assert "no file of worker 1" in capsys.readouterr().out
     rows = run_rows(Folder(folder.parent).summaries())
     assert rows["metrics"][rows["key"].index(folder.name)].startswith("no file of worker 1")
-
-
-COPIES = ["process-0 (1).sqlite", "process-0-best.sqlite", "process-01.sqlite", "process-1.sqlite"]
-
-
-def values_of(folder: Path) -> list[dict[str, float]]:
-    with Run.open(folder) as run:
-        assert run.processes == (0,)
-        return [event.values for event in run.events("metric") if type(event) is Metric]
-
-
-@pytest.mark.parametrize("name", COPIES)
-def test_a_copy_beside_a_run_is_named_and_not_read(name: str, tmp_path: Path) -> None:
-    write(tmp_path, 0, [begin(0, 0), Metric(time_ns=1, step=0, values={"loss": 1.0})]).close()
-    shutil.copy(tmp_path / "process-0.sqlite", tmp_path / name)
-    with pytest.warns(RuntimeWarning, match=rf"not read: '{re.escape(name)}'\. A run"):
-        assert values_of(tmp_path) == [{"loss": 1.0}]
-
-
-@pytest.mark.parametrize("name", COPIES)
-def test_replacing_a_run_leaves_copies_beside_it(name: str, tmp_path: Path) -> None:
-    write(tmp_path, 0, [begin(0, 0), Metric(time_ns=1, step=0, values={"loss": 1.0})]).close()
-    shutil.copy(tmp_path / "process-0.sqlite", tmp_path / name)
-    RunFile(tmp_path, "newer", overwrite=True).close()
-    assert {path.name for path in tmp_path.iterdir()} == {"process-0.sqlite", name}
-    (tmp_path / "old").mkdir()
-    (tmp_path / name).rename(tmp_path / "old" / "process-0.sqlite")
-    assert values_of(tmp_path / "old") == [{"loss": 1.0}]
-
-
-def test_a_late_copy_is_named_and_not_read(tmp_path: Path) -> None:
-    RunFile(tmp_path, "a run", processes=2).close()
-    seconds = count()
-    merged = MergedReaders([RunFileReader(tmp_path / "process-0.sqlite")], lambda: next(seconds))
-    shutil.copy(tmp_path / "process-0.sqlite", tmp_path / "process-1.sqlite")
-    with pytest.warns(RuntimeWarning, match=r"not read: 'process-1\.sqlite'"):
-        merged.since(0)
-    merged.since(0)  # looks again, and says nothing twice
-    assert merged.processes == (0,)
-    merged.close()
-
-
-def test_a_folder_with_a_copy_alone_says_how_to_name_it(tmp_path: Path) -> None:
-    write(tmp_path, 0, [begin(0, 0)]).close()
-    (tmp_path / "process-0.sqlite").rename(tmp_path / "process-0 (1).sqlite")
-    with pytest.raises(NotARunError, match=r"but 'process-0 \(1\)\.sqlite'.* process-0\.sqlite\."):
-        Run.open(tmp_path)

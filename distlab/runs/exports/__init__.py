@@ -78,29 +78,15 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
         _require_free(target, overwrite)
         with told(run.path, f"written as {target.suffix}", "another format may hold more of it"):
             write(run, unfinished)
-        _put(unfinished, target, overwrite)
+        unfinished.replace(target)
     except DistlabError:
         raise
     except OSError as error:
         raise unwritten(f"{target} can't be written", "a file", error) from error
     finally:
-        with contextlib.suppress(OSError):  # no file can have the name, as was told above
+        with contextlib.suppress(OSError):  # no file can have the name
             unfinished.unlink(missing_ok=True)
     return target
-
-
-def _put(unfinished: Path, target: Path, overwrite: bool) -> None:
-    """Gives a file its final name, which another thread or process may have taken meanwhile."""
-    if not overwrite:
-        try:
-            target.hardlink_to(unfinished)
-        except FileExistsError as error:
-            raise _exists(target) from error
-        except OSError:
-            pass  # a file system without hard links
-        else:
-            return
-    unfinished.replace(target)
 
 
 def _require_free(target: Path, overwrite: bool) -> None:

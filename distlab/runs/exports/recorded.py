@@ -1,4 +1,4 @@
-"""What an export needs of a recorded run."""
+"""The parts of a recorded run that an export needs."""
 
 from __future__ import annotations
 

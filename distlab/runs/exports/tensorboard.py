@@ -46,6 +46,6 @@ def to_tensorboard(run: Recorded, logdir: str | os.PathLike[str]) -> Path:
         raise unwritten(what, "a folder", error) from error
     finally:
         for one in loggers:
-            with contextlib.suppress(OSError):  # a full disk was told above
+            with contextlib.suppress(OSError):  # a full disk was reported above
                 one.close()
     return folder
