@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 _DISTLAB: Final = Path(__file__).parent
 _LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
+_INSTALLED: Final = {"site-packages", "dist-packages"}
 _COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
 _CALLERS: Final = ("distlab", "jax", "keras")
 """The libraries that call distlab for the user."""
@@ -69,7 +70,8 @@ def _part(filename: str) -> Part:
     path = Path(filename)
     if _DISTLAB in path.parents:
         return "user" if path.relative_to(_DISTLAB).parts[0] == "demo" else "distlab"
-    if filename.startswith(("<frozen", *_LIBRARIES)):
+    # Packages may also lie in a user's own folder, or in that of another environment.
+    if filename.startswith(("<frozen", *_LIBRARIES)) or _INSTALLED & set(path.parts):
         inside = "jax" in path.parts and path.name in _COMPILERS
         return "compiler" if inside else "library"
     return "user"
