@@ -123,7 +123,7 @@ def test_errors_of_distlab_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
         (["--cluster", '{"ps": ["host"]}'], "an address with a port, as in host:2222"),
     ],
 )
-def test_a_server_without_a_place_in_a_cluster_is_refused_before_it_is_told_of(
+def test_a_server_without_a_place_in_a_cluster_is_refused_before_it_serves(
     cluster: list[str],
     rule: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -432,7 +432,7 @@ def test_advise_shows_control_characters_of_names_as_escapes(
     assert "\x1b" not in printed
 
 
-def test_a_run_that_may_not_be_read_is_told_and_not_left_out(tmp_path: Path) -> None:
+def test_a_run_that_may_not_be_read_is_listed(tmp_path: Path) -> None:
     for name in ("open", "closed", "file"):
         distlab.record(tmp_path / name).close()
     (tmp_path / "closed").chmod(0)

@@ -153,7 +153,7 @@ def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
     assert chart.source.data["text"] == ["8"] * 8
 
 
-def test_partial_and_empty_replicas_are_said_in_words(folds: Folds) -> None:
+def test_partial_and_empty_replicas_are_said(folds: Folds) -> None:
     chart = BatchTiles()
     chart.update(folds.batch(1_437 // 64))
     assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4

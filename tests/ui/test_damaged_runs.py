@@ -56,7 +56,7 @@ _TEXTS = """root => Bokeh.documents[0].roots().find((model) => model.name === ro
   .flatMap((model) => Array.from(model.source.data.text ?? [])).toArray()"""
 
 
-def test_metrics_of_a_damaged_run_are_refused_in_words(tmp_path: Path, served: Served) -> None:
+def test_metrics_of_a_damaged_run_are_refused(tmp_path: Path, served: Served) -> None:
     damaged_run(tmp_path / "run", DAMAGES["huge"])
     answer = ask(served(tmp_path), "metrics?run=run")
     assert answer.status == 500

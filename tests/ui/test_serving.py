@@ -224,7 +224,7 @@ def long_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long_files")
-def test_a_reader_of_a_file_that_stalls_is_given_up_without_a_word(
+def test_a_reader_of_a_file_that_stalls_is_given_up(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(exports, "_SEND_SECONDS", 0.5)
@@ -293,7 +293,7 @@ def test_a_server_that_stops_while_a_page_is_used_writes_nothing(
     assert [one for one in caplog.records if one.exc_info or one.levelno >= logging.WARNING] == []
 
 
-def test_a_file_that_a_full_disk_does_not_take_is_told_in_words(
+def test_a_file_that_a_full_disk_does_not_take_gets_507(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object) -> None:
