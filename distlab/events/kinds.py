@@ -449,8 +449,8 @@ class CopiesCompared(Event, frozen=True, kw_only=True, tag="copies"):
 class NotFinite(Event, frozen=True, kw_only=True, tag="not_finite"):
     """A result of a function is NaN or infinite in three of its steps in a row, or more.
 
-    Told once, and once more when it is finite again. Small results of floating-point numbers are
-    looked at, such as a loss.
+    Reported once, and once more when it is finite again. Small results of floating-point numbers
+    are looked at, such as a loss.
 
     Attributes:
       step: Number of the first of these steps; -1 where results are finite again.

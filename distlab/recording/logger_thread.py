@@ -188,7 +188,7 @@ class LoggerThread:
         return not isinstance(event, RunEnd)
 
     def _report(self, error: BaseException) -> None:
-        """Tells of the first exception at once; the others are counted."""
+        """Reports the first exception at once; the others are counted."""
         self._failure = f"{type(error).__name__}: {shown_clause(error)}"
         if self._guarded.failures == 1:
             self._tell_error(type(error).__name__, shown_text(error))

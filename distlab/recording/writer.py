@@ -215,7 +215,7 @@ class Writer:
         self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))
 
     def _announce_lost(self, lost: Lost, *, own: bool = False) -> None:
-        """Tells readers of the ring, and the user, that events were lost."""
+        """Reports to readers of the ring, and to the user, that events were lost."""
         if not own:
             self._notes[id(lost)] = lost
         # Where warnings are errors, one raised here would only end this thread. It comes first:
