@@ -12,11 +12,13 @@ class Uncopied:
 
     Attributes:
       _uncopied: The error's message, with the reason and the remedy. `{0}` is the object.
+      _uncopied_error: The class of the error.
     """
 
     __slots__ = ()
     _uncopied: ClassVar[str]
+    _uncopied_error: ClassVar[type[Exception]] = ArgumentTypeError
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Raises: a copy would be wrong."""
-        raise ArgumentTypeError(self._uncopied.format(self))
+        raise self._uncopied_error(self._uncopied.format(self))

@@ -21,7 +21,7 @@ from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.requirements import require_not_staged
-from distlab.errors import ArgumentTypeError
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.events import sink
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
@@ -90,6 +90,7 @@ class Strategy(Uncopied, ABC):
     distributed: ClassVar[bool] = True
     reads_per_replica: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = False
+    _uncopied_error = ContextError  # a RuntimeError, as in TensorFlow
     _uncopied: ClassVar[str] = (
         "{0!r} can't be copied or pickled: its devices, variables and programs belong to it and to "
         "this process. Use the strategy itself, or make another one where one is needed."
