@@ -172,6 +172,11 @@ def as_numbers(value: Any, verb: str) -> jax.Array:
 
 def require_numbers(array: Any, verb: str) -> None:
     """Checks that an array holds numbers."""
+    if array.dtype == jax.dtypes.float0:
+        raise ValueShapeError(
+            f"{verb} combines arrays of numbers, got dtype float0: the gradient of whole "
+            "numbers, which has none. Leave it out, or convert the numbers to real ones."
+        )
     if jnp.issubdtype(array.dtype, jax.dtypes.extended):
         raise ValueShapeError(
             f"{verb} combines arrays of numbers, got one of {array.dtype}. Pass "
