@@ -136,7 +136,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
     """A new recorder, in force for the test; JAX's devices have started."""
     jax.devices()
     made = RingRecorder()
-    monkeypatch.setattr(sink, "_recorder", made)
+    monkeypatch.setattr(sink, "in_force", made)
     yield made
     made.metrics.flush()
     made.watcher.flush()

@@ -292,10 +292,12 @@ def for_another_thread(array: jax.Array) -> jax.Array:
     """
     if array.is_deleted():  # where `clone` ends the process, too
         raise RuntimeError("Array has been deleted.")
-    if not array.is_fully_addressable:  # `clone` asks for the devices of other processes, too
+    declared: Any = array
+    if _distributed.global_state.client is not None and not array.is_fully_addressable:
+        # `clone` asks for the devices of other processes, too.
         held: list[Any] = pieces(array)
-        return assembler(cast(Any, array))([piece.clone() for piece in held])
-    own: jax.Array = cast(Any, array).clone()
+        return assembler(declared)([piece.clone() for piece in held])
+    own: jax.Array = declared.clone()
     return own
 
 

@@ -69,22 +69,23 @@ os.register_at_fork(after_in_child=gatherers.clear)  # what counts has no thread
 
 NULL = NullRecorder()
 _make_default: Callable[[], Recorder] | None = None
-_recorder: Recorder | None = None
+in_force: Recorder | None = None
+"""The recorder in force; None until `recorder` is first called."""
 _tell: list[Callable[[int], None]] = []
 
 
 def recorder() -> Recorder:
     """Returns the recorder in force; makes the default one at the first call."""
-    global _recorder
-    if _recorder is None:
-        _recorder = NULL if _make_default is None else _make_default()
-    return _recorder
+    global in_force
+    if in_force is None:
+        in_force = NULL if _make_default is None else _make_default()
+    return in_force
 
 
 def install(recorder: Recorder) -> None:
     """Puts a recorder in force for the whole process."""
-    global _recorder
-    _recorder = recorder
+    global in_force
+    in_force = recorder
 
 
 def before_the_end(tell: Callable[[int], None]) -> None:

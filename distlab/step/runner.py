@@ -144,7 +144,7 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
             program.inputs.require_alive(call.leaves)
         failures.explain(error)
         raise
-    recorder = sink.recorder()
+    recorder = sink.in_force or sink.recorder()
     if recorder.enabled:
         _record(recorder, place, programs, program, call, result, marker, called, fresh=fresh)
     if fresh:
@@ -209,7 +209,7 @@ def _record(  # noqa: PLR0917
             program=program.number,
             strategy=place.number,
             dispatched_ns=time.monotonic_ns(),
-            examples=place.batch.examples_among(call.leaves),
+            examples=place.batch.examples_among(call.leaves) if place.batch.recent else 0,
         )
     )
     if marker is not None:
@@ -221,7 +221,7 @@ def _record(  # noqa: PLR0917
     if program.copies is not None:
         program.copies.keep(result, step)
     if program.results is not None:
-        program.results.keep(step)
+        program.results.keep(step, recorder)
     elif fresh:
         program.results = watched(program, place.number)
 

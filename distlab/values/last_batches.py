@@ -11,27 +11,31 @@ _KEPT: Final = 256
 
 @final
 class LastBatches:
-    """One array of each of the last 256 batches, which it does not keep alive."""
+    """One array of each of the last 256 batches, which it does not keep alive.
+
+    Attributes:
+      recent: The arrays by `id`, each with its number of examples.
+    """
 
     def __init__(self) -> None:
-        self._examples: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.recent: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._order: deque[tuple[int, weakref.ref[Any]]] = deque()
 
     def set(self, array: Any, examples: int) -> None:
         """Remembers that `array` belongs to a batch of `examples` examples."""
         reference = weakref.ref(array)
-        self._examples[id(array)] = (reference, examples)
+        self.recent[id(array)] = (reference, examples)
         self._order.append((id(array), reference))
         if len(self._order) > _KEPT:
             oldest, of_oldest = self._order.popleft()
-            if self._examples[oldest][0] is of_oldest:  # no other array has its id now
-                del self._examples[oldest]
+            if self.recent[oldest][0] is of_oldest:  # no other array has its id now
+                del self.recent[oldest]
 
     def examples_among(self, leaves: list[Any]) -> int:
         """Returns the number of examples of the batches whose arrays are among `leaves`."""
         count = 0
         for leaf in leaves:
-            known = self._examples.get(id(leaf))
+            known = self.recent.get(id(leaf))
             if known is not None and known[0]() is leaf:
                 count += known[1]
         return count

@@ -163,7 +163,7 @@ def test_a_loop_that_is_left_early_is_over(how: str) -> None:
 
 def test_each_change_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
-    monkeypatch.setattr(sink, "_recorder", notes)
+    monkeypatch.setattr(sink, "in_force", notes)
     worker = Worker(3, name="fit")
     worker.control.pause()
     worker.free = True

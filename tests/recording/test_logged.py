@@ -153,7 +153,7 @@ def test_any_name_total_and_message_is_refused_or_stored(
 ) -> None:
     folder = tmp_path_factory.mktemp("named") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("distlab.events.sink._recorder", RingRecorder())
+        patch.setattr("distlab.events.sink.in_force", RingRecorder())
         for chosen in ({"name": value}, {"total_steps": value}):
             try:
                 with record(folder, overwrite=True, **chosen):

@@ -197,7 +197,7 @@ def test_a_slow_logger_makes_nobody_wait_and_says_what_it_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = RingRecorder(Ring(capacity=256))
-    monkeypatch.setattr(sink, "_recorder", recorder)
+    monkeypatch.setattr(sink, "in_force", recorder)
     slow = Slow()
     run = record(None, loggers=[slow])
     run.log(0, loss=0.0)
@@ -274,7 +274,7 @@ def test_a_loggers_processor_time_is_a_cost_of_recording(
 def test_recording_off_tells_loggers_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    monkeypatch.setattr(sink, "in_force", sink.NULL)
     logger = Numbers()
     with record(tmp_path / "run", loggers=[logger], tensorboard=tmp_path / "logs") as run:
         run.log(0, loss=0.0)

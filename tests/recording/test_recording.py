@@ -395,7 +395,7 @@ def test_functions_of_workers_count_as_steps_where_none_is_taken_here(
 def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DISTLAB_RECORD", "off")
     assert make_default() is sink.NULL
-    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    monkeypatch.setattr(sink, "in_force", sink.NULL)
     with record(tmp_path / "run") as run:
         run.log(loss=1.0)
     assert not (tmp_path / "run").exists()

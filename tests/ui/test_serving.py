@@ -346,7 +346,7 @@ def test_a_recording_that_stores_nothing_says_why_it_has_no_page(
         pytest.raises(InvalidArgumentError, match=r"'in memory' keeps .* memory only\. Name one: "),
     ):
         serve(recording, port=0)
-    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    monkeypatch.setattr(sink, "in_force", sink.NULL)
     with (
         dl.record("run") as recording,
         pytest.raises(InvalidArgumentError, match=r"'run' stores .*\(DISTLAB_RECORD=off\)\. Unset"),

@@ -158,7 +158,7 @@ def test_missing_packages_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_recorder_there_is_nothing_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    monkeypatch.setattr(sink, "in_force", sink.NULL)
     with pytest.raises(RecordError, match="DISTLAB_RECORD=off"):
         watch()
 

@@ -112,9 +112,8 @@ class LastResults:
             and 0 < leaf.size <= _MOST_NUMBERS * len(leaf.sharding.device_set)
         ][:_MOST_RESULTS]
 
-    def keep(self, step: int) -> None:
-        """Keeps what was taken, and now and then looks whether it is finite."""
-        recorder = sink.recorder()
+    def keep(self, step: int, recorder: sink.Recorder) -> None:
+        """Keeps the results that were taken, and now and then looks whether they are finite."""
         if self._recorder is None or self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
             self._kept.clear()
