@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlab.cluster.hostlist import (
-    expand_hostlist,
-    expand_tasks_per_node,
-    in_slurms_order,
-)
+from distlab.cluster.slurm import expand_hostlist, expand_tasks_per_node, in_slurms_order
 from distlab.errors import ClusterSpecError
 
 
