@@ -55,12 +55,6 @@ class Thread(threading.Thread):
     An interrupt of `threading.Thread.join` makes Python 3.11 and 3.12 take a thread that still
     runs for one that has ended, and whoever waits again does not wait at all. Here an interrupt
     ends the wait alone.
-
-    Args:
-      target: The function.
-      args: Its arguments.
-      name: The thread's name.
-      daemon: Whether the process may end before it has.
     """
 
     def __init__(

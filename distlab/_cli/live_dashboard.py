@@ -18,10 +18,8 @@ _LOOK_SECONDS: Final = 0.25
 class LiveDashboard:
     """Serves a folder from the moment on at which a run is recorded in it, until it is closed.
 
-    Args:
-      folder: The folder of a run, or of runs; it need not exist yet.
-      port: The port; None for the first free one from 5006, 0 for any free one.
-      say: Receives what readers are to know, such as the page's address.
+    The folder need not exist yet. Port None is the first free one from 5006, 0 is any free
+    one.
     """
 
     def __init__(self, folder: Path, port: int | None, say: Callable[[str], None]) -> None:

@@ -73,14 +73,9 @@ class TracedCollectives:
     The gradient of an all-reduce is the all-reduce of the gradients, as in
     `tf.distribute`: JAX transposes `psum` to `psum`.
 
-    Args:
-      workers: The numbers of the replicas of each worker, in order; those of one worker for
-        replicas of one process.
-      ops: The algorithm that sums values.
-      plan: For each array that the function all-gathers, in order, its shape on every
-        replica. Arrays beyond the plan have the same shape on all replicas.
-      differing: Which of the numbers that the function passes on differ between replicas, such as
-        those of rows, by their position.
+    `plan` holds the shape on every replica of each array that the function all-gathers, in
+    order; arrays beyond it have the same shape on all replicas. `differing` holds the
+    positions of those passed numbers that differ between replicas, such as numbers of rows.
 
     Attributes:
       gathered: The shape on the traced replica of each array all-gathered so far.

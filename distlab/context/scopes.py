@@ -168,11 +168,7 @@ def replica(context: Replica) -> Iterator[None]:
 
 
 class Scope(contextlib.ContextDecorator, Generic[_H]):
-    """A `with` block in which a strategy is current. One object may be entered many times.
-
-    Args:
-      strategy: The strategy.
-    """
+    """A `with` block in which a strategy is current. One object may be entered many times."""
 
     def __init__(self, strategy: _H) -> None:
         self._strategy = strategy

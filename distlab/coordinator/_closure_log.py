@@ -58,12 +58,6 @@ class ClosureLog:
 
     The queue calls it with its lock held; that costs a microsecond or two for each function.
 
-    Args:
-      strategy: Number of the strategy.
-      workers: Number of workers.
-      servers: Number of parameter servers.
-      processes: Whether the workers are other processes.
-
     Attributes:
       active: Set while there may be something to emit.
     """

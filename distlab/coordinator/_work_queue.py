@@ -53,8 +53,7 @@ class WorkQueue:
     and the other functions go on until then. That call cancels those that wait, lets those
     that run end, raises the error and forgets it. A call that waits raises it at once.
 
-    Args:
-      stall_seconds: How long a call waits while no function begins or ends.
+    A call gives up after `stall_seconds` in which no function begins or ends.
 
     Attributes:
       on_put: Called when there is another function, without a lock held.

@@ -56,10 +56,6 @@ class PerWorkerValue:
 class PerWorkerDataset:
     """A dataset for each worker, whose `iter()` is an iterator for each worker.
 
-    Args:
-      datasets: The workers' datasets, in worker order.
-      as_worker: Makes the calling thread run as a worker, for a block of code.
-
     Attributes:
       values: The workers' datasets, in worker order.
     """
@@ -91,9 +87,6 @@ class PerWorkerDataset:
 @final
 class PerWorkerIterator(Iterator[Any]):
     """An iterator for each worker, as an argument for `schedule`.
-
-    Args:
-      iterators: The workers' iterators, in worker order.
 
     Attributes:
       values: The workers' iterators, in worker order.

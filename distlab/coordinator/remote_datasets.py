@@ -18,9 +18,6 @@ _numbers: Final = itertools.count()
 class RemoteDataset:
     """A dataset that each worker makes in its own process.
 
-    Args:
-      source: A dataset, or a function without arguments that returns one.
-
     Attributes:
       number: Its number among the coordinator's datasets, iterators and per-worker variables.
       source: What a worker makes it of.
@@ -55,9 +52,6 @@ class RemoteIterator(Iterator[Any]):
 
     A worker that is started anew begins its dataset anew.
 
-    Args:
-      dataset: The dataset.
-
     Attributes:
       number: Its number among the coordinator's datasets, iterators and per-worker variables.
       dataset: The dataset.
@@ -81,11 +75,6 @@ class RemoteIterator(Iterator[Any]):
 @final
 class RemoteVariable:
     """A per-worker variable that each worker makes in its own process.
-
-    Args:
-      about: The variable's `description`.
-      value: Its initial value.
-      number: Its number, where it has one already.
 
     Attributes:
       number: Its number among the coordinator's datasets, iterators and per-worker variables.

@@ -175,9 +175,7 @@ class OnePerReplica(_OnMesh):
 class OnOneDevice(Layout):
     """One copy, which all replicas share.
 
-    Args:
-      home: The device of the copy; None keeps it where JAX puts it.
-      server: The number of the parameter server that holds it; None without servers.
+    Without a `home` it stays where JAX puts it.
     """
 
     name: LayoutName = "single"

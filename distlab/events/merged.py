@@ -54,8 +54,7 @@ class Origin(NamedTuple):
 class Offsets:
     """The offsets of a process's clock from the common clock, which change in time.
 
-    Args:
-      first: Nanoseconds to add up to the first `ClockOffset` that is noted.
+    `first` holds, in nanoseconds, up to the first `ClockOffset` that is noted.
     """
 
     def __init__(self, first: int = 0) -> None:

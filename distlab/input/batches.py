@@ -135,13 +135,8 @@ def _with_dicts(value: Any) -> Any:
 class GlobalBatches(Batches):
     """Steps of a dataset of global batches.
 
-    Args:
-      dataset: The global batches; with one replica, any elements.
-      replicas: The number of replicas over which each batch is divided, on all workers.
-      may_read: Whether an element may be read to learn the specs. False for data that
-        can be read once, or at a cost.
-      workers: The number of workers, to whom the parts are dealt out in turn.
-      worker: The number of this one, whose replicas read the steps.
+    `may_read` allows reading an element to learn the specs; False for data that can be read
+    once, or at a cost.
     """
 
     policy: Literal["rebatch"] = "rebatch"
@@ -201,13 +196,7 @@ class GlobalBatches(Batches):
 
 @final
 class _GlobalBatchReader(Pass):
-    """Divides over the replicas of all workers, and keeps the parts of one.
-
-    Args:
-      dataset: The global batches.
-      order: The number of the part that each replica of all workers takes.
-      own: Those of this worker's replicas.
-    """
+    """Divides over the replicas of all workers, and keeps the parts of one."""
 
     def __init__(self, dataset: Dataset, order: list[int], own: list[int]) -> None:
         self._elements = dataset.elements()
@@ -306,14 +295,9 @@ def _common_length(leaves: list[Any]) -> int:
 class PerReplicaBatches(Batches):
     """Steps in which each replica receives one element.
 
-    Args:
-      datasets: One dataset from which the replicas take elements in turn, or one
-        for each replica.
-      replicas: The number of replicas.
-      local_spec: The specs of a replica's element; by default the last dataset's.
-      fills: Whether a last step in which some replicas have no element is returned,
-        with empty batches for those. None does as TensorFlow: it is, unless all
-        shapes are static or the data is infinite.
+    Replicas take elements of one dataset in turn, or each has its own. `fills` returns a last
+    step in which some replicas have no element, with empty batches for those. None does as
+    TensorFlow: it is returned unless all shapes are static or the data is infinite.
     """
 
     policy: Literal["per_replica"] = "per_replica"

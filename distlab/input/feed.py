@@ -107,10 +107,7 @@ class PlacedStep(NamedTuple):
 class Feed(Pass):
     """Reads and places each step on demand.
 
-    Args:
-      reader: Reads the steps.
-      mesh: The replicas' devices.
-      fetch: Whether to put batches on the devices, or leave them on the host.
+    Without `fetch` batches stay on the host.
     """
 
     def __init__(self, reader: Pass, mesh: ReplicaMesh, *, fetch: bool) -> None:

@@ -19,9 +19,6 @@ from distlab.text.shown import shown
 class InputIterator:
     """An iterator that `initialize` restarts.
 
-    Args:
-      dataset: The dataset to iterate over.
-
     Example:
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])

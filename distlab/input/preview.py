@@ -25,11 +25,7 @@ _EVERY: Final = 64
 
 @final
 class Previewer:
-    """Emits a preview of each example of one dataset, once.
-
-    Args:
-      dataset: The number of the distributed dataset.
-    """
+    """Emits a preview of each example of one dataset, once."""
 
     def __init__(self, dataset: int) -> None:
         self._dataset = dataset

@@ -150,13 +150,7 @@ class _Said(msgspec.Struct, frozen=True):
 class AgreedBatches(Batches):
     """Steps of which all workers take equally many.
 
-    Args:
-      steps: The steps of this worker's own data.
-      processes: The workers' processes.
-      number: The dataset's number, the same in all processes.
-      replicas: The number of this worker's replicas.
-      lengths: The number of steps that each worker has; None where one does not know.
-      endless: Whether this worker's data has no end.
+    The length of a worker that does not know its own is None.
     """
 
     least_ahead = _AHEAD
@@ -345,10 +339,6 @@ def _no_rows(column: _Column) -> Any:
 @final
 class Rounds:
     """Messages that each worker sends to all others, one in each round, from any thread.
-
-    Args:
-      processes: The workers' processes.
-      place: The name of these rounds in the key-value store.
 
     Attributes:
       processes: The workers' processes.

@@ -60,14 +60,6 @@ class Worker:
 class ProcessGroup:
     """The processes of one generation of a cluster.
 
-    Args:
-      index: The number of this process.
-      workers: All processes, in order.
-      generation: How often the cluster was started anew before.
-      links: Open connections: the chief's to each other process, in order; of any other
-        process the one to the chief. They close when a process ends.
-      timeout: The seconds that a wait without a limit of its own lasts; None for no limit.
-
     Attributes:
       index: The number of this process, from 0; process 0 is the chief.
       workers: All processes, in order.

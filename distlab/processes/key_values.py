@@ -17,8 +17,7 @@ _NOT_THERE = ("NOT_FOUND", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
 class KeyValues:
     """Texts by key, the same in all processes.
 
-    Args:
-      prefix: Precedes each key, so that a generation does not see what another one left.
+    The prefix hides what another generation left.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -29,11 +29,7 @@ _KEPT_CHUNKS: Final = 2000
 
 @final
 class OrderGuard:
-    """Watches the order of the programs of one generation.
-
-    Args:
-      processes: The processes.
-    """
+    """Watches the order of the programs of one generation."""
 
     def __init__(self, processes: ProcessGroup) -> None:
         self._processes = processes

@@ -84,11 +84,7 @@ class StopPoint:
 
     All processes must make theirs in the same order, and begin the same steps.
 
-    Args:
-      processes: The processes; None for a program of one.
-      is_noticed: Returns True once this process is to be taken away; called once a second by a
-        thread. None waits for SIGTERM.
-      begun: The number of steps that have begun already.
+    A thread calls `is_noticed` once a second; None waits for SIGTERM.
     """
 
     def __init__(

@@ -29,12 +29,7 @@ _AFTER_LEAVING_SECONDS: Final = 5.0
 
 
 class Watcher:
-    """Watches the other processes of a group until `stop`.
-
-    Args:
-      group: The processes.
-      addresses: The addresses at which the processes listen for Gloo's connections.
-    """
+    """Watches the other processes of a group until `stop`."""
 
     def __init__(self, group: ProcessGroup, addresses: set[Address]) -> None:
         self._group = group

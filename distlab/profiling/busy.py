@@ -23,12 +23,6 @@ from distlab.events import Capture, StepReady
 class WatchedStep:
     """A step that was dispatched, and the times at which each device finished it.
 
-    Args:
-      step: Number of the step.
-      start_ns: Monotonic time at which it was dispatched.
-      result: One of its outputs.
-      devices: Number of this process's devices of the result.
-
     Attributes:
       step: Number of the step.
       start_ns: Monotonic time at which it was dispatched.
@@ -85,10 +79,6 @@ _POLL_AHEAD: Final = 32
 
 class StrategyActivity:
     """The watched steps of one strategy, and the busy times of its devices.
-
-    Args:
-      strategy: Its number.
-      result: An output of one of its steps, for its devices.
 
     Attributes:
       devices: The devices of its replicas, in replica order.

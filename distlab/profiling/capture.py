@@ -40,9 +40,6 @@ _SHORTEST_PROBE_NS: Final = 40_000_000
 class Capturer:
     """Takes one capture at a time.
 
-    Args:
-      emit: Receives the `Capture` event, or an `Error` when the capture failed.
-
     Attributes:
       running: The capture that is to `see` the steps, None when there is none.
     """

@@ -21,9 +21,7 @@ class HelperThread:
     It stops before the interpreter ends: a thread that was inside JAX by
     then would crash the process.
 
-    Args:
-      name: The thread's name.
-      work: Its function, which returns soon after `stopping` is set.
+    `work` must return soon after `stopping` is set.
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:

@@ -33,9 +33,6 @@ _DISTLAB: Final = Path(__file__).parents[1]
 class OwnLines:
     """The time of each stack of the program's own Python.
 
-    Args:
-      emit: Receives the `OwnPython` events.
-
     Attributes:
       thread: Identity of the thread that calls `run`, 0 before its first call.
     """

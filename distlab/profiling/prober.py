@@ -109,14 +109,7 @@ def slowest(capture: Capture) -> int | None:
 
 
 class Prober:
-    """Takes captures until it is stopped.
-
-    Args:
-      capturer: Takes the captures.
-      last_step: Returns the number of the last step, -1 before the first.
-      agreed: How the processes of a run agree on the step of each capture; None for one
-        process.
-    """
+    """Takes captures until it is stopped."""
 
     def __init__(
         self,

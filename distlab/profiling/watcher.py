@@ -89,10 +89,6 @@ def plan(interval: float, used: float, window: float = 0.0, cost: float = _COST_
 class Watcher:
     """Watches the results that `watch` receives.
 
-    Args:
-      emit: Receives the `StepReady` and `DeviceSample` events.
-      after_window: Called by the watcher's thread after each window.
-
     Attributes:
       listening: True in a window, when every step is watched.
       missed_step: True where a step was called between two windows, or as one was opened.

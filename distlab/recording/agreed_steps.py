@@ -22,12 +22,7 @@ _numbers = itertools.count()
 
 
 class AgreedSteps:
-    """Names, or looks for, one step after another.
-
-    Args:
-      processes: The processes.
-      number: Number of the recording, the same in all processes.
-    """
+    """Names, or looks for, one step after another."""
 
     def __init__(self, processes: ProcessGroup, number: int) -> None:
         self._processes = processes

@@ -83,12 +83,8 @@ def compared(processes: Processes, name: str, timeout: float) -> Clock:
 class ClockWatch:
     """Compares this process's clock with that of process 0 once a minute, until `stop`.
 
-    Args:
-      processes: The processes; each of them begins a watch at about the same time.
-      name: The name under which they meet.
-      note: Is called with each new comparison, by the thread that made it; not in processes on
-        the machine of process 0, whose clock is the same.
-      every: Seconds from one comparison to the next.
+    `note` receives each new comparison, in the thread that made it, except on the machine of
+    process 0, whose clock is the same. `every` is in seconds.
     """
 
     def __init__(

@@ -37,10 +37,6 @@ class GuardedLogger(Logger):
 
     After `start` has raised, the other methods are not called.
 
-    Args:
-      logger: The logger.
-      report: Called with each exception.
-
     Attributes:
       calls: Number of calls so far.
       failures: Number of those that raised.
@@ -89,12 +85,6 @@ class LoggerThread:
 
     Like a run file, it begins with its recording's own `Run` event and the standing events that
     were known before, and leaves out those of other recordings.
-
-    Args:
-      ring: The source of the events.
-      logger: The logger.
-      path: The run's folder; None where nothing is stored.
-      called: Called by the logger's thread after it called the logger.
     """
 
     def __init__(

@@ -25,12 +25,6 @@ _MOST_LINES: Final = 100
 class Overhead:
     """Collects costs and emits them.
 
-    Args:
-      emit: Receives the events.
-      recorded: Returns the number of events recorded so far.
-      in_windows_ns: Returns the nanoseconds that callers spent in the watcher's windows
-        so far, which are measured and need no estimate.
-
     Attributes:
       sampling: True while the next calls are to be timed.
     """

@@ -124,14 +124,7 @@ def _encode(said: _Said) -> str:
 
 
 class _Beginning:
-    """The files with which the processes of a cluster begin a run.
-
-    Args:
-      joined: The processes.
-      folder: The run's folder, as this process names it.
-      name: The run's name.
-      overwrite: Whether a run that the folder already holds is replaced.
-    """
+    """The files with which the processes of a cluster begin a run."""
 
     def __init__(self, joined: ProcessGroup, folder: Path, name: str, *, overwrite: bool) -> None:
         self._joined = joined

@@ -54,18 +54,7 @@ _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 
 
 class Announcement:
-    """A `Run` event that is emitted before the next event.
-
-    Args:
-      name: The run's name.
-      total_steps: Steps that the run is meant to take, None when unknown.
-      writer: The run file that begins with it, None for the ring alone.
-      loggers: The loggers that begin with it.
-      cursor: The ring's end at that time.
-      first_step: The number of the next step at that time.
-      participant: This process among those that record the run; None for what it is when the
-        event is made.
-    """
+    """A `Run` event that is emitted before the next event."""
 
     def __init__(
         self,
@@ -95,11 +84,7 @@ class Announcement:
 
 
 class RingRecorder:
-    """Keeps events in a ring; run files and pages read them from there.
-
-    Args:
-      ring: The ring that stores the events.
-    """
+    """Keeps events in a ring; run files and pages read them from there."""
 
     enabled = True
 

@@ -99,12 +99,6 @@ class Ring:
     they stay until a later event revokes them. Previews among them share the
     bound on payload.
 
-    Args:
-      capacity: Approximate number of events that are kept.
-      payload_bytes: Approximate bytes of indices, previews and times of each device
-        that are kept.
-      process: Index of the process whose events it keeps.
-
     Attributes:
       process: Index of the process whose events it keeps.
     """

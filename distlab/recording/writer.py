@@ -38,12 +38,6 @@ class Writer:
     that were known before, and ends with its own `RunEnd`; those of other
     recordings in the same process are left out.
 
-    Args:
-      ring: The source of the events.
-      file: The run file; the writer closes it.
-      stored: Called by the writer's thread after it stored events, with the number
-        of events still `waiting`, and `lost` in all.
-
     Attributes:
       file: The run file.
       begun_at: The user's line that began it.

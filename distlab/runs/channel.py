@@ -21,11 +21,7 @@ _SILENT_SECONDS: Final = 10
 
 
 class Channel:
-    """Messages over a socket, each whole or not at all.
-
-    Args:
-      link: The socket.
-    """
+    """Messages over a socket, each whole or not at all."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link

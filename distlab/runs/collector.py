@@ -97,10 +97,6 @@ class _Held:
 class Collector:
     """Takes the events of other processes until it is closed.
 
-    Args:
-      address: Where it listens; by default at all addresses of this machine.
-      root: The folder of run folders with relative names; by default the present one.
-
     Attributes:
       port: The port at which it listens.
       key: What a process must know to send events.

@@ -111,16 +111,6 @@ class RunFile:
     Process 0 owns the folder: it refuses, or replaces, files of all processes; the
     others only their own.
 
-    Args:
-      folder: The run's folder; created when missing.
-      name: The run's name.
-      overwrite: Whether a run that the folder already holds is replaced.
-      process: Index of the process whose events it stores.
-      processes: Number of processes that record the run.
-      clock_offset_ns: Nanoseconds to add to this process's clock to get that of
-        process 0.
-      of: The number and the machine of the process; None for this one.
-
     Attributes:
       path: The file.
 

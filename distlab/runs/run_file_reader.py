@@ -72,9 +72,6 @@ _Rows: TypeAlias = list[tuple[int, str, bytes]]
 class RunFileReader:
     """A run file, opened for reading; it may be used from several threads.
 
-    Args:
-      file: The run file.
-
     Attributes:
       path: The run file.
       meta: The file's facts before its first event.

@@ -28,16 +28,6 @@ class SentRunFile:
 
     It has the verbs of a `RunFile`. A connection that is lost is made again with the next events.
 
-    Args:
-      address: The collector's host and port.
-      key: What it asks for.
-      folder: The run's folder, as the collector names it.
-      name: The run's name.
-      overwrite: Whether a run that the folder already holds is replaced.
-      process: Index of the process whose events it stores.
-      processes: Number of processes that record the run.
-      clock_offset_ns: Nanoseconds to add to this process's clock to get that of process 0.
-
     Attributes:
       path: The file, as the collector names it.
 

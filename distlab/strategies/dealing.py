@@ -20,10 +20,8 @@ _beside: Final[ContextVar[tuple[Variable, ...]]] = ContextVar("distlab_beside", 
 class Dealing:
     """Deals variables out to parameter servers in turn.
 
-    Args:
-      servers: The number of parameter servers.
-      partitioner: Returns the number of parts of a variable along each axis; None leaves
-        variables whole.
+    A partitioner returns the number of parts along each axis; without one, variables stay
+    whole.
 
     Raises:
       ArgumentTypeError: `partitioner` can't be called.

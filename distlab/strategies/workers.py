@@ -48,11 +48,7 @@ def current_worker() -> int | None:
 
 @final
 class ThreadWorkers:
-    """Workers that are threads of this process.
-
-    Args:
-      places: The place of each worker.
-    """
+    """Workers that are threads of this process."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = tuple(places)
@@ -87,10 +83,7 @@ class ThreadWorkers:
 class RemoteWorkers:
     """Workers that are processes of their own, as one of them or their coordinator sees them.
 
-    Args:
-      place: The place of what runs in this process.
-      count: The number of workers.
-      own: The number of this process's worker; None in the coordinator.
+    `own` is None in the coordinator.
     """
 
     def __init__(self, place: Place, count: int, own: int | None = None) -> None:

@@ -27,10 +27,6 @@ _files = itertools.count()
 class EventFile:
     """A new event file in a folder; what was written is there after `flush`.
 
-    Args:
-      folder: The folder, created when missing.
-      unix_ns: When the run began, in nanoseconds since 1970.
-
     Attributes:
       path: The file.
     """

@@ -24,12 +24,7 @@ from distlab.tracking.logger import Logger, RunFacts
 
 
 class Relay:
-    """Calls a logger for events. The calls depend on the events and their order alone.
-
-    Args:
-      logger: The logger.
-      path: The run's folder; None where nothing is stored.
-    """
+    """Calls a logger for events. The calls depend on the events and their order alone."""
 
     def __init__(self, logger: Logger, path: Path | None) -> None:
         self._logger = logger

@@ -74,11 +74,6 @@ def get_variable(
 class Model:
     """The variables of a model function under a strategy.
 
-    Args:
-      call: The model function of features, labels and mode.
-      strategy: The strategy.
-      seed: Decides the initial values.
-
     Attributes:
       variables: The variables by name.
       global_step: The variable that counts the steps.

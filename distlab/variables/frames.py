@@ -110,9 +110,6 @@ class _FrameOfTrace(Frame):
 class TracedFrame(_FrameOfTrace):
     """The variables that one trace of a replica function reads and writes.
 
-    Args:
-      values: The traced value of each variable before the step.
-
     Attributes:
       made: The variables that the function made.
       read: The variables whose value before the step the function reads.
@@ -179,10 +176,6 @@ class TracedFrame(_FrameOfTrace):
 class LoopFrame(_FrameOfTrace):
     """The variables in one iteration of a loop that carries those that it assigns.
 
-    Args:
-      outer: The variables around the loop.
-      carried: The traced values that the iteration receives.
-
     Attributes:
       written: The variables that are carried or assigned, with their last value.
     """
@@ -215,12 +208,6 @@ class LoopFrame(_FrameOfTrace):
 @final
 class EagerFrame(Frame):
     """The variables of an eager function, which reads and writes one replica's copies directly.
-
-    Args:
-      replica: The replica's number.
-      device: The replica's device.
-      undo: Assigns variables, and keeps what they held before.
-      lines: Collects the line of the program that assigned each variable; None for no lines.
 
     Attributes:
       read_inside: Whether `jax.jit` or the like read a variable, and may keep what it was.

@@ -21,12 +21,6 @@ class PerWorkerVariable(VariableVerbs):
     `ParameterServerStrategy`. A function that a worker runs reads and assigns that worker's
     variable; outside of workers it is the coordinator's own.
 
-    Args:
-      own: Returns the variable of the calling thread's worker, or of the coordinator.
-      read_all: Returns the value of every worker.
-      workers: The number of workers.
-      elsewhere: What names the variable to workers in other processes; None for threads.
-
     Attributes:
       elsewhere: What names the variable to workers in other processes; None for threads.
     """

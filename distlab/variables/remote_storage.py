@@ -108,11 +108,6 @@ class RemoteStorage:
 
     Every read asks the server, and every change goes there as an operation.
 
-    Args:
-      servers: The parameter servers.
-      key: Where the value is.
-      name: The variable's name, for messages.
-
     Attributes:
       layout: One copy.
       apart: False: one copy is equal to itself.

@@ -52,9 +52,6 @@ class _Stretch(NamedTuple):
 class RemoteReads:
     """The values that a program reads.
 
-    Args:
-      values: The storage and the kind of each, of one strategy.
-
     Attributes:
       nbytes: Bytes of all values.
     """
@@ -98,10 +95,7 @@ class RemoteReads:
 class RemoteChanges:
     """The operations that a program returns.
 
-    Args:
-      changes: For each operation the storage, the verb and the number of operands; those of one
-        storage take place in this order.
-      kinds: The kind of each operand.
+    Those of one storage take place in their order.
 
     Attributes:
       arrays: The number of the flat arrays.

@@ -40,11 +40,6 @@ changes: Final = _Changes()
 class Storage:
     """The array of a variable.
 
-    Args:
-      value: The initial value of each copy.
-      layout: Where the copies are.
-      name: The variable's name, for messages.
-
     Attributes:
       layout: Where the copies are.
       name: The variable's name.

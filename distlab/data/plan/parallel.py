@@ -50,10 +50,7 @@ class ParallelMapped(Reader):
     Reads ahead as many elements as it has threads. The position is that after the last
     result, so that a restore computes those that were ready again.
 
-    Args:
-      parent: The elements.
-      function: The function.
-      threads: The number of threads; -1 for one each core, once calls take long.
+    -1 threads are one each core, once calls take long.
     """
 
     def __init__(

@@ -78,11 +78,7 @@ def _with_chosen_seeds(plan: Node) -> list[Seeded]:
 
 
 class Draws(Reader):
-    """Numbers drawn a chunk at a time, so that any place is reached without those before it.
-
-    Args:
-      draw: Returns the numbers of a chunk, from its number and their count.
-    """
+    """Numbers drawn a chunk at a time, so that any place is reached without those before it."""
 
     def __init__(self, draw: Callable[[int, int], Any]) -> None:
         super().__init__()

@@ -21,11 +21,8 @@ _reported: set[str] = set()
 class Field(Generic[T]):
     """A field of a class of options.
 
-    Args:
-      kind: The type of its values, as in tf.data.
-      default: Makes the value of a field that is not set.
-      no_effect: Why it has no effect; empty for a field that has one.
-      already: The value that asks for what distlab does in any case.
+    `no_effect` is the reason why a field has none, and empty for one that has; `already` is
+    the value that asks for what distlab does in any case.
     """
 
     def __init__(

@@ -50,8 +50,7 @@ class Index(msgspec.Struct, frozen=True):
 class CacheFile:
     """The data file and the index of a cache.
 
-    Args:
-      path: What their names begin with.
+    Their names begin with `path`.
     """
 
     def __init__(self, path: str) -> None:

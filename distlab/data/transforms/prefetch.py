@@ -41,11 +41,6 @@ class PrefetchReader(Reader):
 
     The thread starts with the first item. It stops when the reader is closed or dropped, and at
     exit, before JAX is torn down.
-
-    Args:
-      open_source: Opens the pass that is read.
-      size: The number of items to keep ready.
-      wait_seconds: The time that a stop waits for the thread.
     """
 
     def __init__(
@@ -111,10 +106,6 @@ class Producer(Generic[ItemT]):
     """Reads ahead in a daemon thread from `start` until `stop`, the end, or an error.
 
     Whoever starts it holds it by then: no interrupt leaves a thread that nobody stops.
-
-    Args:
-      source: The iterator to read; from now on only the thread uses it.
-      size: The number of items to keep ready.
     """
 
     def __init__(self, source: Pass, size: int) -> None:
@@ -150,9 +141,6 @@ class Producer(Generic[ItemT]):
 
 class _Items(Generic[ItemT]):
     """Items that a thread has read; no lock that an interrupt of its reader could leave locked.
-
-    Args:
-      size: The most items that are ready.
 
     Attributes:
       size: The most items that are ready.

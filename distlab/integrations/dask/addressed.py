@@ -26,12 +26,6 @@ class AddressedMembers(Membership):
 
     One connection to each task stays open. As it ends, the task is lost, and the coordinator tries
     its address until a process listens there again; and the task forgets the session.
-
-    Args:
-      connection: The connection with the tasks.
-      session: The session's name.
-      addresses: The address of each task.
-      seconds: How long `start` waits for them.
     """
 
     def __init__(

@@ -69,9 +69,6 @@ class ClosuresSent:
     A function is pickled when it is new, by its identity. So a worker has one object for it, and
     compiles its steps once.
 
-    Args:
-      session: The session's name.
-
     Attributes:
       resources: The datasets, iterators and per-worker variables as bytes, by number.
     """
@@ -137,9 +134,6 @@ class CapturedLists:
 
     They have the same order in each process that has the function. What a closure appends in a
     worker is appended in the coordinator, as what Python did while TensorFlow traced stays there.
-
-    Args:
-      fn: The function.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:

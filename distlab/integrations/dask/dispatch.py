@@ -44,13 +44,6 @@ class _Known(NamedTuple):
 class Dispatch:
     """Gives each worker one message of closures after another, in the connections' event loop.
 
-    Args:
-      session: The session's name.
-      pool: The connections to workers.
-      members: The addresses of the tasks.
-      closures: The pickled functions and datasets.
-      about: The arguments of each `WorkerSession`.
-
     Attributes:
       idle: The number of workers that wait for `wake`.
     """

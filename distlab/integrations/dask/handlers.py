@@ -44,11 +44,7 @@ class TaskPlugin(WorkerPlugin):
 
 @final
 class TaskSessions:
-    """The sessions of one process. Its methods run in Dask's event loop.
-
-    Args:
-      node: The Dask worker or server of this process.
-    """
+    """The sessions of one process. Its methods run in Dask's event loop."""
 
     def __init__(self, node: Server) -> None:
         self._node = node

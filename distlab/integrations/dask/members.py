@@ -53,11 +53,7 @@ Watcher: TypeAlias = Callable[[Task, str], None]
 
 
 class Membership(abc.ABC):
-    """The address of each task that is there. Its methods run in the event loop.
-
-    Args:
-      pool: The connections with the tasks.
-    """
+    """The address of each task that is there. Its methods run in the event loop."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -119,10 +115,6 @@ class Members(Membership):
 
     A Dask worker that is started anew, with its name or in the place of a lost one, becomes the
     same task.
-
-    Args:
-      client: The client of Dask's scheduler.
-      names: The name of the Dask worker for each task.
     """
 
     def __init__(self, client: Client, names: Mapping[Task, Any]) -> None:

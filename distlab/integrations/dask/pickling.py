@@ -51,11 +51,7 @@ sessions: Final[WeakValueDictionary[str, Session]] = WeakValueDictionary()
 
 @final
 class CoordinatorsOwn:
-    """Stand-in, in a worker, for an object that only the coordinator has.
-
-    Args:
-      what: The object, as text.
-    """
+    """Stand-in, in a worker, for an object that only the coordinator has."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -26,13 +26,6 @@ class ServerCalls:
     """The parameter servers of a session (`ValueServers`). Each call is one message a server.
 
     Any thread but that of the event loop may call.
-
-    Args:
-      session: The session's name.
-      pool: The connections of this process.
-      loop: Their event loop, in a thread of its own.
-      address_of: Returns the address of a server; raises `ServerLostError` when it is lost.
-      traffic: Counts values and messages; None for nothing.
     """
 
     def __init__(
@@ -182,9 +175,6 @@ class BufferedValues:
     """The variables of the closure that a worker runs (`ValueServers`).
 
     Changes are sent together, before the next read and at the closure's end.
-
-    Args:
-      calls: Calls the servers.
     """
 
     def __init__(self, calls: ServerCalls) -> None:

@@ -36,16 +36,6 @@ NO_FUNCTION: Final = "no function"
 class WorkerSession:
     """The closures of one coordinator in this process.
 
-    Args:
-      name: The session's name.
-      node: The Dask worker or server of this process.
-      number: This worker's number.
-      workers: The number of workers.
-      servers: The addresses of the parameter servers.
-      paths: Where the coordinator's process finds modules.
-      module: Imported, so that this process has the integrations of the coordinator's.
-      counted: Whether to report what goes to and from the servers.
-
     Attributes:
       strategy: The coordinator's strategy, as it is here.
       values: The variables' values.

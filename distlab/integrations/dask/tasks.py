@@ -57,14 +57,6 @@ _closing: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no re
 class DaskTasks:
     """A session with workers and parameter servers that are processes (`CoordinatedTasks`).
 
-    Args:
-      session: The session's name.
-      connection: The connections with the tasks.
-      members: The addresses of the tasks.
-      workers: The number of workers.
-      servers: The number of parameter servers.
-      module: Imported by workers.
-
     Attributes:
       workers: The number of workers.
       servers: The names of the parameter servers.

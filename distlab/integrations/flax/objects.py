@@ -103,11 +103,6 @@ def _role(kind: type) -> Literal["object", "state"] | None:
 class NnxStructure:
     """The structure of objects: all but the numbers in their arrays.
 
-    Args:
-      graph: The objects' definition.
-      state: The structure of the list of their variables' values.
-      paths: The path of each variable.
-
     Attributes:
       graph: The objects' definition.
       state: The structure of the list of their variables' values.

@@ -30,12 +30,6 @@ _ATTRIBUTE: Final = "_distlab_held"
 class Held:
     """A variable of Keras on the replicas' devices.
 
-    Args:
-      keras: Keras' variable.
-      array: Its value.
-      kind: What the variable is to its model.
-      strategy: The model's strategy.
-
     Attributes:
       variable: The variable of distlab.
       away: Whether Keras has given its own value away until the end of the epoch.

@@ -28,11 +28,6 @@ from distlab.values.distributed import PerReplica
 class DatasetAdapter(DataAdapter):  # type: ignore[misc]
     """A dataset of distlab as Keras takes its input.
 
-    Args:
-      dataset: The batches; for a distributed dataset, those of each replica.
-      class_weight: The weight of each class, None for equal ones.
-      steps_per_epoch: The number of batches that Keras takes for an epoch, None for all.
-
     Raises:
       UnsupportedError: Class weights are given for a distributed dataset.
       ArgumentValueError: The dataset has no end, and `steps_per_epoch` is None.
@@ -148,11 +143,7 @@ class Batches:
 
 @final
 class _HostBatches:
-    """Keras' batches as tuples of arrays, whatever nests they are.
-
-    Args:
-      adapter: Keras' reader of the input.
-    """
+    """Keras' batches as tuples of arrays, whatever nests they are."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
@@ -172,11 +163,7 @@ class _HostBatches:
 
 @final
 class SingleBatches:
-    """Batches that are passed one by one, as to `train_on_batch`.
-
-    Args:
-      strategy: The strategy of the model.
-    """
+    """Batches that are passed one by one, as to `train_on_batch`."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy

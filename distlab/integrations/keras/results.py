@@ -78,14 +78,7 @@ def mean_of(value: Any, sizes: tuple[int, ...]) -> np.ndarray:
 
 @final
 class StepLogs:
-    """The numbers that a step logged on each replica.
-
-    Args:
-      paths: Their places in the logs.
-      values: A vector of the numbers, for each replica.
-      sizes: The number of each replica's examples in the step.
-      record: Whether to record them as metrics, when they are read.
-    """
+    """The numbers that a step logged on each replica."""
 
     def __init__(
         self, paths: Iterable[Path], values: Any, sizes: tuple[int, ...], *, record: bool

@@ -24,11 +24,7 @@ from distlab.variables.outside_reads import note
 
 @final
 class _Read:
-    """A variable that a replica function has read from outside.
-
-    Args:
-      variable: Keras' variable.
-    """
+    """A variable that a replica function has read from outside."""
 
     def __init__(self, variable: Any) -> None:
         self._variable = variable

@@ -78,12 +78,8 @@ def remove(path: Path) -> None:
 class Folder:
     """The checkpoints of one name in a folder, of which Orbax's manager keeps the newest.
 
-    Args:
-      path: The folder.
-      name: The checkpoints are called `<name>-<number>`.
-      max_to_keep: The number of checkpoints to keep; None keeps all.
-      every_hours: Beyond these, one is kept every so many hours.
-      every_number: Beyond these, multiples of this number are kept.
+    They are called `<name>-<number>`. Beyond `max_to_keep` (None keeps all), one is kept every
+    `every_hours`, and multiples of `every_number` are kept.
     """
 
     def __init__(

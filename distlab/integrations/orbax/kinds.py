@@ -130,11 +130,7 @@ class Generator(Kind):
 
 @final
 class Refused(Kind):
-    """Types that can't be saved, and must not be lost in silence.
-
-    Args:
-      types: The types.
-    """
+    """Types that can't be saved, and must not be lost in silence."""
 
     def __init__(self, *types: type) -> None:
         self._types = types

@@ -34,11 +34,7 @@ _running: set[Job] = set()
 
 @final
 class Job:
-    """A thread that calls a function once. The process does not end before it has.
-
-    Args:
-      function: The function.
-    """
+    """A thread that calls a function once. The process does not end before it has."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function

@@ -143,12 +143,7 @@ def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[l
 
 @final
 class Known:
-    """An operation that is found again by its key.
-
-    Args:
-      key: Equal for operations that compute the same.
-      operation: One of them.
-    """
+    """An operation that is found again by its key."""
 
     def __init__(self, key: Hashable, operation: Operation) -> None:
         self.key = key

@@ -40,11 +40,6 @@ def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
 class EagerWatch:
     """Events of a function that runs eagerly, and comparisons of the copies that it assigns.
 
-    Args:
-      strategy: The number of the strategy.
-      function: The function's name.
-      source: The file and line of its definition.
-
     Several threads may run it at once.
     """
 

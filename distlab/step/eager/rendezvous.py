@@ -44,10 +44,6 @@ class Rendezvous(NamedTuple):
 class ReplicaThread:
     """A replica's thread, which runs only while `advance` waits for it.
 
-    Args:
-      number: The replica's number.
-      body: The replica's function; its argument is this thread.
-
     Attributes:
       number: The replica's number.
       rendezvous: The operation at which it waits for the others; None while it runs.
@@ -205,8 +201,7 @@ class _UnwindError(BaseException):
 class ProcessMeeting:
     """The rendezvous of all processes, compared before they combine values.
 
-    Args:
-      mesh: The replicas' devices. Where they are all of this process, nothing is exchanged.
+    Nothing is exchanged where all devices are of this process.
     """
 
     def __init__(self, mesh: ReplicaMesh) -> None:

@@ -147,11 +147,6 @@ def _in_python_where_it_reads(fn: Callable[..., Any], frame: frames.EagerFrame) 
 class EagerCollectives:
     """The collectives that one replica's Python calls.
 
-    Args:
-      host: The strategy.
-      replica: The replica's thread.
-      undo: Keeps what variables held before their first assignment, for all replicas.
-
     Attributes:
       common: The arguments that all replicas receive whole.
     """

@@ -19,8 +19,8 @@ class Flow(ABC, Generic[T]):
 
     The bodies of loops and branches are walked by themselves: no mark goes in or out.
 
-    Args:
-      causes: For each operation, by its `id`, why its operands may differ between replicas.
+    `causes` says for each operation, by its `id`, why its operands may differ between
+    replicas.
     """
 
     def __init__(self, causes: dict[int, list[Causes]]) -> None:

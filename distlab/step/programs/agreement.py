@@ -35,13 +35,6 @@ class Agreement:
     The copies of a mirrored variable are equal unless one was assigned alone, which its storage
     knows. So a proof that relies on variables is looked at again when that changes.
 
-    Args:
-      function: The name of the replica function.
-      traces: The function's trace for each group of replicas with equal shapes.
-      groups: The same groups with flat jaxprs, when there are several.
-      read: The variables that the step reads.
-      leaves: The dynamic arguments.
-
     Raises:
       StructureError: A result that is declared `Mirrored` may differ between replicas, or a
         collective is in a branch or loop that may diverge between them.

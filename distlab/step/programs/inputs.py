@@ -35,12 +35,6 @@ class NotWholeError(Exception):
 class ProgramInputs:
     """The inputs of one program, which it places on the mesh.
 
-    Args:
-      function: The function's name, for events.
-      arguments: The function's arguments, leaf by leaf.
-      spmd: The function over all replicas, which names the variables.
-      host: The strategy.
-
     Attributes:
       donated: For each dynamic argument, whether it is donated.
       donates: Whether any argument is donated.

@@ -27,10 +27,6 @@ class Place:
     Most strategies have one place. A `ParameterServerStrategy` has one for each
     worker.
 
-    Args:
-      number: The place's number in this process; events name it.
-      find_mesh: Returns the replicas' devices; called when they are first needed.
-
     Attributes:
       number: The place's number in this process.
       batch: The last batches of distributed datasets here.

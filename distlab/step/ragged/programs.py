@@ -30,13 +30,6 @@ Assemble: TypeAlias = Callable[[list[jax.Array]], jax.Array]
 class RaggedPrograms:
     """The programs of one ragged step. Making them lowers them; `compile` compiles them.
 
-    Args:
-      name: The name of the step's function, for profiles.
-      stages: The stages of the step.
-      boundary: The inputs and outputs of the step.
-      mesh: The replicas' devices.
-      arrays: The step's inputs on the mesh, for their shapes.
-
     Attributes:
       programs: The executables, in the order in which a step dispatches them.
     """

@@ -55,12 +55,7 @@ def _require_same_collectives(collectives: list[list[Any]]) -> None:
 
 @final
 class _Schedule:
-    """The stages of all equations.
-
-    Args:
-      groups: The groups of replicas.
-      collectives: Their collectives, an equation of each group.
-    """
+    """The stages of all equations."""
 
     def __init__(self, groups: list[Group], collectives: list[tuple[Any, ...]]) -> None:
         self._groups = groups

@@ -26,12 +26,6 @@ _KEY_NUMBERS: Final = 4
 class CausesOf:
     """The causes of each operation and output of a trace.
 
-    Args:
-      local: The trace.
-      read: The variables that the step reads.
-      leaves: The arrays among the arguments.
-      equal: The positions of those that have components, which are equal.
-
     Attributes:
       local: The trace.
       leaves: The arrays among the arguments.

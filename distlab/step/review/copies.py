@@ -90,10 +90,6 @@ def _are_equal(leaf: Leaf, array: Any) -> bool:
 class Comparisons:
     """Comparisons of copies, and their reports.
 
-    Args:
-      program: The number of the program that assigns them.
-      strategy: The number of its strategy.
-
     Attributes:
       step: The number of the last step before.
     """
@@ -136,12 +132,6 @@ class Comparisons:
 @final
 class CopiesWatch:
     """Comparisons of the copies of one program's states as its steps go on.
-
-    Args:
-      program: The program.
-      strategy: The number of its strategy.
-      variables: The variables that it assigns on each replica, by their subjects.
-      states: The parts of its functional state, likewise.
 
     Attributes:
       results: The positions of the computed results among all leaves of the result.

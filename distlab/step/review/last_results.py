@@ -70,14 +70,7 @@ class _Kept(NamedTuple):
 
 @final
 class LastResults:
-    """Some results of the last 256 steps of a function.
-
-    Args:
-      strategy: The number of the strategy.
-      function: The function's name.
-      source: The file and line of its definition.
-      positions: The positions of the results to keep.
-    """
+    """Some results of the last 256 steps of a function."""
 
     def __init__(
         self, strategy: int, function: str, source: str, positions: Sequence[int] = ()

@@ -22,12 +22,6 @@ _FEWEST_NUMBERS: Final = 4
 class SharedRandomness(Flow[Any]):
     """Flow of such numbers to examples; a mark is the operation that drew them.
 
-    Args:
-      causes: For each operation, by its `id`, why its operands may differ between replicas.
-      trusted: Causes that are known to be the same on all replicas.
-      rows: The numbers of rows that batches have on the traced replica.
-      states: The shapes of variables and states.
-
     Attributes:
       found: The operations of the replica function that drew the numbers.
     """

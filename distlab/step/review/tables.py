@@ -51,9 +51,6 @@ class Combined(NamedTuple):
 class SparseGradients(Flow[Sparse]):
     """Flow of such gradients.
 
-    Args:
-      causes: For each operation, by its `id`, the inputs that its operands follow from.
-
     Attributes:
       found: What the function combines.
     """
