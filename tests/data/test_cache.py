@@ -94,11 +94,10 @@ def test_a_later_program_reads_the_file_instead_of_the_source(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("place", [_in_memory, _in_file])
-@pytest.mark.parametrize("values", [True, False])
-def test_a_shuffle_before_has_one_order_and_one_after_has_many(
-    values: bool, place: Callable[[Path], str], tmp_path: Path
+def test_shuffle_before_has_one_order_and_after_many(
+    place: Callable[[Path], str], tmp_path: Path
 ) -> None:
-    numbers = Dataset.range(30).map(lambda x: x) if values else Dataset.range(30)
+    numbers = Dataset.range(30).map(lambda x: x)
     before = numbers.shuffle(30, seed=1).cache(place(tmp_path))
     assert lists(before) == lists(before)
     assert lists(before.repeat(2))[:30] == lists(before)
@@ -156,54 +155,34 @@ def test_files_keep_every_structure(
     assert [e.indices.tolist() for e in dataset.elements() if e.indices is not None]
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.bool_, np.int8, np.uint64, np.float16, np.complex64, ml_dtypes.bfloat16, ">f4"]
-)
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ">f4"])
 def test_files_keep_dtypes(dtype: Any, tmp_path: Path) -> None:
     values = np.array([[0, 1], [2, 3]]).astype(dtype)
-    dataset = Dataset.from_tensor_slices(values)
-    dataset.save(tmp_path)
+    Dataset.from_tensor_slices(values).save(tmp_path)
     found = np.stack(list(Dataset.load(tmp_path)))
     assert found.dtype == values.dtype.newbyteorder("=")
     np.testing.assert_array_equal(found.astype(np.complex128), values.astype(np.complex128))
 
 
-def _damage(path: Path, change: Callable[[bytes], bytes]) -> None:
-    path.write_bytes(change(path.read_bytes()))
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("data-00000-of-00001", lambda data: data[:-5]),
         ("data-00000-of-00001", lambda _: b""),
         ("data-00000-of-00001", lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]),
-        ("data-00000-of-00001", lambda data: bytes([data[0] ^ 1]) + data[1:]),
         ("index", lambda data: data[:-4]),
-        ("index", lambda _: b""),
         ("index", lambda data: data.replace(b'"elements":5', b'"elements":6')),
-        ("index", lambda data: data.replace(b"distlab.data 1", b"distlab.data 9")),
     ],
 )
-def test_damage_is_told(name: str, change: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    path = tmp_path / "kept"
+def test_damaged_files_raise_data_loss(
+    name: str, change: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path, damaged = tmp_path / "kept", tmp_path / f"kept.{name}"
     list(Dataset.range(5).cache(path))
-    _damage(tmp_path / f"kept.{name}", change)
+    damaged.write_bytes(change(damaged.read_bytes()))
     with pytest.raises(DataLossError, match="kept"):
         list(Dataset.range(5).cache(path))
-
-
-def test_a_missing_data_file_is_told_and_one_without_index_does_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "kept"
-    list(Dataset.range(5).cache(path))
-    data = tmp_path / "kept.data-00000-of-00001"
-    content = data.read_bytes()
-    data.unlink()
-    with pytest.raises(DataLossError, match="0 bytes instead of"):
-        list(Dataset.range(5).cache(path))
     (tmp_path / "kept.index").unlink()
-    data.write_bytes(content[:10])
-    assert lists(Dataset.range(5).cache(path)) == lists(Dataset.range(5).cache(path))
+    assert lists(Dataset.range(5).cache(path)) == [0, 1, 2, 3, 4]
 
 
 def test_elements_of_another_pipeline_are_told(tmp_path: Path) -> None:
@@ -256,19 +235,6 @@ def test_what_follows_is_the_same_from_every_place(
             assert lists(again) == values[number:]
 
 
-def test_a_position_in_other_elements_is_refused(tmp_path: Path) -> None:
-    def shuffled(seed: int) -> Dataset:
-        return Dataset.range(9).shuffle(9, seed).cache(tmp_path / "kept")
-
-    first = iter(shuffled(1))
-    next(first)
-    state = first.state()
-    first.close()
-    list(shuffled(2))
-    with pytest.raises(InvalidArgumentError, match="other seeds"):
-        iter(shuffled(1)).restore(state)
-
-
 def test_each_worker_keeps_its_own_files(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / f"{name}.txt").write_text(f"{name}1\n{name}2\n")
@@ -304,15 +270,10 @@ def test_saved_elements_are_loaded_with_their_specs(tmp_path: Path) -> None:
     assert list(Dataset.load(tmp_path / "pairs", pairs.element_spec)) == list(pairs)
 
 
-def test_what_has_no_meaning_here_is_refused(tmp_path: Path) -> None:
-    numbers = Dataset.range(3)
-    with pytest.raises(UnsupportedError, match="no meaning"):
-        numbers.save(tmp_path, checkpoint_args={})
+def test_endless_save_and_missing_load_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="with an end"):
-        numbers.repeat().save(tmp_path)
+        Dataset.range(3).repeat().save(tmp_path)
     with pytest.raises(InvalidArgumentError, match="no dataset that was saved"):
         Dataset.load(tmp_path / "nowhere")
     with pytest.raises(UnsupportedError, match="no meaning"):
         Dataset.load(tmp_path, wait=True)
-    with pytest.raises(InvalidArgumentError, match="file name must be"):
-        numbers.cache(3)

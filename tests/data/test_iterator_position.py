@@ -86,10 +86,11 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
-def test_what_follows_is_the_same_from_every_place(
+def test_a_position_or_a_close_changes_no_element(
     make: Callable[[Path], Dataset], tmp_path: Path
 ) -> None:
-    iterator = iter(make(tmp_path))
+    dataset = make(tmp_path)
+    iterator = iter(dataset)
     states, values = [], []
     while True:
         states.append(json.dumps(iterator.state()))  # so it survives any checkpoint
@@ -103,27 +104,11 @@ def test_what_follows_is_the_same_from_every_place(
     for place, state in reversed(list(enumerate(states))):
         other.restore(json.loads(state))
         assert [_plain(value) for value in other] == values[place:]
-
-
-@pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
-def test_a_closed_iterator_goes_on_where_it_was_closed(
-    make: Callable[[Path], Dataset], tmp_path: Path
-) -> None:
-    dataset = make(tmp_path)
-    whole = iter(dataset)
-    start = whole.state()
-    values = [_plain(value) for value in whole]
-    iterator = iter(dataset)
-    iterator.restore(start)  # shuffled as the first one
-    read: list[Any] = []
-    while True:
-        iterator.close()
-        iterator.close()
-        try:
-            read.append(_plain(next(iterator)))
-        except StopIteration:
-            break
-    assert read == values
+    closed = iter(dataset)
+    closed.restore(json.loads(states[0]))
+    for value in values:
+        closed.close()
+        assert _plain(next(closed)) == value
 
 
 def test_a_closed_iterator_over_what_is_read_once_says_so() -> None:
@@ -145,35 +130,18 @@ def test_going_to_a_far_place_costs_no_reading() -> None:
     assert iterator.state()["reader"]["given"] == 7 * 10**12 + 7
 
 
-def test_a_position_of_another_pipeline_is_refused() -> None:
-    state = iter(Dataset.range(4).shuffle(4)).state()
-    with pytest.raises(InvalidArgumentError, match="Restore into the same pipeline"):
-        iter(Dataset.range(4)).restore(state)
-
-
 @pytest.mark.parametrize(
     ("saved", "other", "said"),
     [
         (Dataset.range(9).shuffle(3, 1), Dataset.range(9).shuffle(4, 1), "from 3 .* from 4"),
-        (Dataset.range(9).shuffle(9, 1), Dataset.range(8).shuffle(9, 1), "from 9 .* from 8"),
         (Dataset.range(9), Dataset.range(3), "after 5 elements, and this dataset has 3"),
-        (
-            Dataset.range(9),
-            Dataset.range(9).repeat(2).map(lambda x: x).repeat(),
-            "other operations",
-        ),
         (
             Dataset.range(9),
             Dataset.range(9).concatenate(Dataset.from_generator(range(9).__iter__, np.int64)),
             "other operations: .*'given': 5.*'in_second': False",
         ),
-        (
-            Dataset.range(9),
-            Dataset.from_generator(range(3).__iter__, np.int64),
-            "behind the end of this dataset",
-        ),
     ],
-    ids=["window", "shuffled data", "fewer elements", "repeat", "concatenate", "generator"],
+    ids=["window", "fewer elements", "concatenate"],
 )
 def test_a_position_that_does_not_fit_is_refused_and_the_iterator_stays(
     saved: Dataset, other: Dataset, said: str

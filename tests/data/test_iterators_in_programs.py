@@ -30,15 +30,11 @@ def read(iterator: Any, strategy: dl.MirroredStrategy) -> None:
     strategy.run(lambda: jnp.asarray(next(iterator)))
 
 
-def read_by_name(iterator: Any, strategy: dl.MirroredStrategy) -> None:
-    strategy.run(lambda: jnp.asarray(iterator.get_next()))
-
-
 def read_under_jit(iterator: Any, _: dl.MirroredStrategy) -> None:
     jax.jit(lambda: jnp.asarray(next(iterator)))()
 
 
-@pytest.mark.parametrize("reading", [read, read_by_name, read_under_jit])
+@pytest.mark.parametrize("reading", [read, read_under_jit])
 def test_it_is_refused_and_has_lost_no_element(reading: Any, strategy: dl.MirroredStrategy) -> None:
     iterator = iter(Dataset.range(3))
     with pytest.raises(IteratorContextError, match=r"args=\(next\(iterator\),\)"):

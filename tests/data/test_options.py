@@ -100,15 +100,6 @@ def test_values_of_another_type_are_refused() -> None:
         assert getattr(holder, field) == before
 
 
-def test_unknown_fields_are_attribute_errors() -> None:
-    options: Any = Options()
-    for holder in (options, options.threading, options.experimental_distribute):
-        with pytest.raises(AttributeError, match="has no field 'nothing'; it has "):
-            holder.nothing = 1
-        with pytest.raises(AttributeError, match="nothing"):
-            _ = holder.nothing
-
-
 def test_former_names_mean_the_same_fields() -> None:
     options = Options()
     with pytest.warns(NoEffectWarning, match=r"Options\.deterministic has no effect") as caught:
@@ -151,16 +142,6 @@ def test_a_change_is_logged_and_the_default_changes_nothing(
     assert "auto_shard_policy changes from <AutoShardPolicy.DATA: 2>" in message
 
 
-def test_lists_are_joined() -> None:
-    one, two = _options(framework_type=["a"]), _options(framework_type=["b"])
-    assert one.merge(two).framework_type == ["a", "b"]
-    assert one.framework_type == ["a"]
-    assert Dataset.range(1).with_options(two).with_options(one).options().framework_type == [
-        "b",
-        "a",
-    ]
-
-
 def test_datasets_that_are_put_together_merge_their_options() -> None:
     data = Dataset.range(3).with_options(
         _options(**{POLICY.replace(".", "__"): AutoShardPolicy.DATA})
@@ -200,12 +181,6 @@ def test_options_compare_and_are_copied_by_their_fields() -> None:
         hash(options)
     shown = "Options(autotune=AutotuneOptions(cpu_budget=2), deterministic=False)"
     assert repr(options) == shown
-
-
-def test_what_is_no_options_is_refused() -> None:
-    other: Any = dl.data.ThreadingOptions()
-    with pytest.raises(ArgumentTypeError, match="merged with Options only, got ThreadingOptions"):
-        Options().merge(other)
 
 
 def test_the_options_that_training_programs_set_are_accepted() -> None:

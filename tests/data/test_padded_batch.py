@@ -30,7 +30,7 @@ def _rows(rows: list[Any]) -> Dataset:
     return Dataset.from_generator(lambda: iter(rows))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_cases(), st.integers(1, 4), st.booleans(), st.booleans())
 def test_batches_are_those_of_the_model(
     case: tuple[list[Any], list[int | None], Any], size: int, drop: bool, as_default: bool
@@ -105,23 +105,20 @@ def test_positions_of_examples_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "values", "error", "match"),
+    ("shapes", "values", "match"),
     [
-        ([1], None, InvalidArgumentError, "which is smaller"),
-        ([None, None], None, InvalidArgumentError, "as many dimensions"),
-        ("x", None, InvalidArgumentError, "sequence of sizes"),
-        ([-2], None, InvalidArgumentError, "which is smaller"),
-        (None, 0.5, InvalidArgumentError, "component's dtype"),
-        (None, "x", InvalidArgumentError, "component's dtype"),
-        (None, np.float64(1), InvalidArgumentError, "component's dtype"),
-        (None, [1, 2], InvalidArgumentError, "must be a scalar"),
-        ({"a": [1]}, None, InvalidArgumentError, "sequence of sizes"),
-        (None, {"a": 1}, InvalidArgumentError, "must be a scalar"),
+        ([1], None, "which is smaller"),
+        ([None, None], None, "as many dimensions"),
+        ("x", None, "sequence of sizes"),
+        (None, 0.5, "component's dtype"),
+        (None, [1, 2], "must be a scalar"),
     ],
 )
-def test_what_does_not_fit_is_refused(shapes: Any, values: Any, error: Any, match: str) -> None:
+def test_shapes_and_values_that_do_not_fit_are_refused(
+    shapes: Any, values: Any, match: str
+) -> None:
     rows = Dataset.range(1, 4).map(lambda n: np.full(n, n))
-    with pytest.raises(error, match=match):
+    with pytest.raises(InvalidArgumentError, match=match):
         list(rows.padded_batch(2, shapes, values))
 
 
@@ -137,15 +134,3 @@ def test_structures_ranks_and_dtypes_must_agree() -> None:
         list(_rows([np.zeros(2), np.zeros(2, np.int32)]).padded_batch(2))
     with pytest.raises(InvalidArgumentError, match="at least 1"):
         pairs.padded_batch(0)
-
-
-def test_shapes_and_values_are_those_that_were_passed() -> None:
-    shapes, value = [3], np.array(-1)
-    rows = Dataset.range(1, 3).map(lambda n: np.full(n, n))
-    padded = rows.padded_batch(2, padded_shapes=shapes, padding_values=value)
-    bucketed = rows.bucket_by_sequence_length(
-        len, [9], [2, 1], padded_shapes=shapes, padding_values=value
-    )
-    shapes[0], value[()] = 9, 7
-    for (batch,) in (padded, bucketed):
-        assert batch.tolist() == [[1, -1, -1], [2, 2, -1]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,25 +65,6 @@ def test_take_while_stays_ended() -> None:
     assert list(iterator) == []
     with pytest.raises(ValueShapeError, match="take_while must return one truth value"):
         list(Dataset.range(4).batch(2).take_while(lambda x: x > 1))
-
-
-@pytest.mark.parametrize(
-    "misuse",
-    [
-        lambda d: d.reduce(0, None),
-        lambda d: d.take_while(None),
-        lambda d: d.repeat().reduce(0, lambda s, x: s + x),
-        lambda d: d.map(bool, num_parallel_calls=0),
-        lambda d: d.map(bool, num_parallel_calls=1.5),
-        lambda d: d.interleave(Dataset.range, num_parallel_calls=-3),
-        lambda _: Dataset.range(3, output_type=str),
-        lambda _: Dataset.counter(HALF),
-        lambda _: Dataset.counter(dtype="text"),
-    ],
-)
-def test_bad_arguments_are_refused(misuse: Callable[[Dataset], Any]) -> None:
-    with pytest.raises(InvalidArgumentError):
-        misuse(Dataset.range(4))
 
 
 def test_a_name_is_in_the_notes_of_errors_of_functions() -> None:

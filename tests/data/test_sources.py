@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from distlab.data import Dataset, TensorSpec
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
-
-
-class Example(NamedTuple):
-    image: Any
-    label: Any
+from distlab.data import Dataset
+from distlab.errors import StructureError, ValueShapeError
 
 
 @pytest.mark.parametrize(
@@ -58,18 +53,6 @@ def test_strings_keep_their_zero_bytes() -> None:
     assert nested.tolist() == [[b"a\0", b"\0"], [b"", b"c"]]
     (pair,) = Dataset.from_tensors(("x\0", [b"y\0"])).map(lambda x, y: (y, x))
     assert (pair[0].tolist(), pair[1]) == ([b"y\0"], b"x\0")
-
-
-def test_structures_are_kept() -> None:
-    rows = {"a": [1, 2], "b": (Example([[1.0], [2.0]], [3, 4]), ["x", "y"])}
-    first, second = Dataset.from_tensor_slices(rows)
-    assert list(first) == ["a", "b"]
-    assert first["a"] == 1
-    assert isinstance(second["b"][0], Example)
-    np.testing.assert_array_equal(second["b"][0].image, [2.0])
-    assert second["b"][1] == b"y"
-    (batch,) = Dataset.from_tensor_slices(rows).batch(2)
-    np.testing.assert_array_equal(batch["b"][0].label, [3, 4])
 
 
 def test_from_tensors_is_one_element() -> None:
@@ -148,14 +131,3 @@ def test_bad_shapes_are_refused_at_once(tensors: Any, message: str) -> None:
 def test_things_that_are_no_arrays_are_refused_at_once(tensors: Any) -> None:
     with pytest.raises(StructureError):
         Dataset.from_tensor_slices(tensors)
-
-
-@pytest.mark.parametrize("args", [(), (1.5,), (0, 5, 0), ("3",), (1, 2, 3, 4)])
-def test_range_refuses_what_is_no_range(args: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"Dataset\.range needs"):
-        Dataset.range(*args)
-
-
-def test_specs_compare_by_shape_and_dtype() -> None:
-    assert TensorSpec((None, 2), np.dtype("float32")) == TensorSpec([None, 2], np.float32)  # type: ignore[arg-type]
-    assert TensorSpec((2,), np.dtype("float32")).rank == 1

@@ -88,9 +88,8 @@ VERBS: dict[str, Callable[[Dataset], Dataset]] = {
 UNPACKING = {"map", "flat_map", "interleave"}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@quick
-@given(structure=structures(), as_lists=st.booleans())
+@settings(max_examples=150, deadline=None)
+@given(verb=st.sampled_from(sorted(VERBS)), structure=structures(), as_lists=st.booleans())
 def test_verbs_keep_the_structure(verb: str, structure: Any, as_lists: bool) -> None:
     arrays = fill(structure, ROWS)
     source = fill(structure, ROWS, as_lists=as_lists)
@@ -148,21 +147,18 @@ def test_distributed_elements_keep_the_structure(
 
 
 @pytest.mark.parametrize("kind", [types.MappingProxyType, collections.UserDict])
-@pytest.mark.parametrize("fetch_own", [False, True])
-def test_other_mappings_are_distributed_as_dicts(kind: Any, fetch_own: bool) -> None:
+def test_other_mappings_are_distributed_as_dicts(kind: Any) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     x = np.arange(4, dtype=np.int32)
     dataset = Dataset.from_tensor_slices((x, kind({"k": kind({"l": x})}))).batch(4)
     assert isinstance(next(iter(dataset))[1], kind | dict)
-    distributed = strategy.experimental_distribute_dataset(dataset)
-    if fetch_own:
-        distributed = strategy.distribute_datasets_from_function(lambda _: dataset.rebatch(2))
-    (element,) = distributed
-    assert plain(strategy.gather(element, axis=0)) == (
-        "tuple",
-        [0, 1, 2, 3],
-        {"k": {"l": [0, 1, 2, 3]}},
-    )
+    expected = ("tuple", [0, 1, 2, 3], {"k": {"l": [0, 1, 2, 3]}})
+    for distributed in (
+        strategy.experimental_distribute_dataset(dataset),
+        strategy.distribute_datasets_from_function(lambda _: dataset.rebatch(2)),
+    ):
+        (element,) = distributed
+        assert plain(strategy.gather(element, axis=0)) == expected
 
 
 def _totals(element: Any) -> Any:
@@ -176,35 +172,24 @@ def rebuild_together(parts: tuple[Any, ...]) -> Any:
 
 
 NUMBER, FRACTION, TEXT = np.int64(2**53 + 1), np.float32(0.5), "a"
-PAIR, NAMED = (np.int64(1), np.int64(2)), {"a": np.int64(1)}
+PAIR = (np.int64(1), np.int64(2))
 
 
-@pytest.mark.parametrize("verb", ["batch", "padded_batch"])
 @pytest.mark.parametrize(
     ("first", "later", "error", "rule"),
     [
         (NUMBER, FRACTION, ValueShapeError, "one dtype, got float32, int64.*astype"),
-        (FRACTION, NUMBER, ValueShapeError, "one dtype, got float32, int64"),
-        (TEXT, NUMBER, ValueShapeError, "one dtype, got int64, string"),
         (NUMBER, TEXT, ValueShapeError, "one dtype, got int64, string"),
         (NUMBER, PAIR, StructureError, r"one structure, got \* and \(\*, \*\)"),
-        (np.ones(2), NAMED, StructureError, r"one structure, got \* and \{'a': \*\}"),
-        (TEXT, PAIR, StructureError, "one structure"),
         (PAIR, NUMBER, StructureError, "one structure"),
     ],
 )
 def test_elements_that_are_not_alike_make_no_batch(
-    verb: str, first: Any, later: Any, error: type[Exception], rule: str
+    first: Any, later: Any, error: type[Exception], rule: str
 ) -> None:
     """Numbers lost digits in the common dtype, and texts lay among them as objects."""
     mixed = Dataset.range(3).map(lambda n: first if n < 2 else later)
-    with pytest.raises(error, match=rule):
-        list(getattr(mixed, verb)(3))
-    assert len(list(getattr(mixed, verb)(2).take(1))) == 1
-
-
-def test_datasets_of_other_dtypes_are_not_mixed_in_a_batch() -> None:
-    halves = Dataset.range(10, 13).map(lambda n: np.float32(n) + np.float32(0.5))
-    mixed = Dataset.sample_from_datasets([Dataset.range(3), halves], seed=1)
-    with pytest.raises(ValueShapeError, match="one dtype, got float32, int64"):
-        list(mixed.batch(6))
+    for verb in (mixed.batch, mixed.padded_batch):
+        with pytest.raises(error, match=rule):
+            list(verb(3))
+        assert len(list(verb(2).take(1))) == 1

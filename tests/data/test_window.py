@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab.data import INFINITE_CARDINALITY, Dataset, DatasetSpec, TensorSpec
-from distlab.errors import InvalidArgumentError, StructureError
+from distlab.errors import StructureError
 from tests.data import models
 from tests.data.models import KINDS, SIZES, SMALL, lists, numbers
 
@@ -66,20 +63,6 @@ def test_functions_can_return_datasets() -> None:
     assert nested.element_spec == DatasetSpec(TensorSpec((), np.dtype(np.int64)))
     assert lists(nested.flat_map(lambda each: each)) == [0, 0, 1]
     assert lists(nested.map(lambda each: each.reduce(0, lambda s, x: s + x))) == [0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    "misuse",
-    [
-        lambda d: d.window(0),
-        lambda d: d.window(2, shift=0),
-        lambda d: d.window(2, stride=0),
-        lambda d: d.window(2.5),
-    ],
-)
-def test_sizes_are_positive_integers(misuse: Callable[[Dataset], Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="of window must be"):
-        misuse(Dataset.range(4))
 
 
 def test_datasets_can_not_be_stacked() -> None:

@@ -133,11 +133,6 @@ def test_every_example_is_taken_once_in_order(size: int, batch: int, replicas: i
     assert len(taken) == math.ceil(math.ceil(size / batch) / replicas)
 
 
-def test_what_is_no_function_is_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="dataset_fn must be a function"):
-        mirrored(2).distribute_datasets_from_function(numbers(4, 2))  # type: ignore[arg-type]
-
-
 def test_the_old_name_does_the_same() -> None:
     strategy = mirrored(2)
     made = strategy.experimental_distribute_datasets_from_function(lambda _: numbers(2, 1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.data import AutoShardPolicy
-from distlab.errors import InvalidArgumentError, OneShotError
+from distlab.errors import InvalidArgumentError
 from tests.input.feeding import local, mirrored, with_policy
 
 PER_REPLICA = dl.InputReplicationMode.PER_REPLICA
@@ -99,16 +99,6 @@ def test_a_closed_iterator_goes_on_where_it_was_closed(way: Callable[..., Any]) 
         assert local(strategy, next(iterator)) == element
     iterator.close()
     assert not iterator.get_next_as_optional().has_value()
-
-
-def test_a_closed_iterator_over_what_is_read_once_says_so() -> None:
-    strategy = mirrored(2)
-    batches = dl.data.as_dataset(np.full(4, n, np.float32) for n in range(5))
-    iterator = iter(_divided(strategy, batches, 0))
-    next(iterator)
-    iterator.close()
-    with pytest.raises(OneShotError, match="only once"):
-        next(iterator)
 
 
 def test_a_position_fits_the_same_program_started_anew() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import distlab as dl
 from distlab import events
 from distlab.data import AutoShardPolicy
 from distlab.errors import InvalidArgumentError
-from distlab.input.distribute import steps_of
 from distlab.input.iterator import DistributedIterator
 from tests.input.feeding import lines, mirrored, numbers, steps, with_policy
 from tests.listening import listening
@@ -29,9 +27,9 @@ def _sizes(replicas: int, dataset: dl.data.Dataset) -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("policy", [AutoShardPolicy.AUTO, AutoShardPolicy.DATA])
-def test_by_data_a_partial_batch_is_divided_evenly(policy: AutoShardPolicy) -> None:
-    assert _sizes(8, with_policy(numbers(133, 512), policy)) == [[17] * 7 + [14]]
+def test_by_data_a_partial_batch_is_divided_evenly() -> None:
+    for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
+        assert _sizes(8, with_policy(numbers(133, 512), policy)) == [[17] * 7 + [14]]
 
 
 def test_off_a_partial_batch_fills_the_first_replicas() -> None:
@@ -92,50 +90,11 @@ def test_every_example_comes_once_in_order_and_events_tell_where(
         assert event.bytes == 4 * len(indices)
 
 
-def _as_worker(dataset: dl.data.Dataset, workers: int, worker: int, replicas: int) -> list[Any]:
-    """Returns the steps of one of several workers, without processes."""
-    context = dl.InputContext(workers, worker, workers * replicas)
-    reader = steps_of(dataset, context, replicas, may_read=True).open()
-    seen: list[Any] = []
-    while True:
-        try:
-            step = next(reader)
-        except StopIteration:
-            return seen
-        seen.append([np.asarray(part).tolist() for part in step.columns[0]])
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    size=st.integers(0, 40),
-    batch=st.integers(1, 12),
-    workers=st.integers(2, 4),
-    replicas=st.integers(1, 3),
-    policy=st.sampled_from([AutoShardPolicy.DATA, AutoShardPolicy.OFF]),
-)
-def test_workers_get_what_worker_batches_says(
-    size: int, batch: int, workers: int, replicas: int, policy: AutoShardPolicy
-) -> None:
-    dataset = with_policy(numbers(size, batch), policy)
-    for worker in range(workers):
-        said = [
-            [part.tolist() for part in step]
-            for step in dl.data.worker_batches(dataset, workers, worker, replicas)
-        ]
-        assert _as_worker(dataset, workers, worker, replicas) == said
-
-
 def test_file_without_files_is_an_error_at_once() -> None:
     dataset = with_policy(numbers(6, 2), AutoShardPolicy.FILE)
     for strategy in (mirrored(2), dl.OneDeviceStrategy("CPU:0")):
         with pytest.raises(InvalidArgumentError, match="reads none"):
             strategy.experimental_distribute_dataset(dataset)
-
-
-def test_too_few_files_is_an_error_while_reading(tmp_path: Path) -> None:
-    dataset = lines(tmp_path, 1, 8).batch(4)
-    with pytest.raises(InvalidArgumentError, match="fewer files than the 2 workers"):
-        _as_worker(dataset, 2, 0, 1) + _as_worker(dataset, 2, 1, 1)
 
 
 def test_falling_back_on_data_is_said_over_several_workers_only(
