@@ -521,7 +521,6 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _file(path: Any) -> Path:
-    """Returns the file that a path names."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ArgumentTypeError(
             f"An exported function's file must be a string or a path, got {shown(path)}. Write for "

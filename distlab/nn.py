@@ -139,7 +139,6 @@ def _numbers(name: str, value: Any) -> jax.Array:
 
 
 def _replicas(verb: str, remedy: str) -> int:
-    """Returns the number of replicas in sync."""
     if scopes.current_replica() is None:
         raise ContextError(
             f"{verb} belongs in the function that each replica runs, and was called in "

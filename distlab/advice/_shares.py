@@ -143,7 +143,6 @@ def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -
 
 
 def _profiled(columns: EvidenceColumns, time_ns: Ints) -> Flags:
-    """Returns which moments are in a profile."""
     found = np.zeros(len(time_ns), bool)
     for one in columns["captures"]:
         found |= (time_ns >= one.start_ns) & (time_ns <= one.time_ns)

@@ -127,7 +127,6 @@ class Background(Uncopied, Generic[T]):
                 return
 
     def _loops(self) -> list[LoopControl]:
-        """Returns the loops that its thread runs."""
         return [loop for loop in loops() if loop.thread == self._thread.ident]
 
     def _run(self) -> None:

@@ -73,7 +73,6 @@ class ClosureLog:
         self._begin()
 
     def _begin(self) -> None:
-        """Begins a period."""
         self._start_s = time.monotonic()
         self._changed = False
         self._scheduled = self._cancelled = self._left_out = 0

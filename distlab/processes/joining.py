@@ -259,7 +259,6 @@ def _initialize(service: Service, count: int, index: int, hosted: str | None) ->
 
 
 def _devices_of_each(processes: int) -> list[int]:
-    """Returns the number of each process's devices."""
     counts = [0] * processes
     for device in jax.devices():
         counts[device.process_index] += 1

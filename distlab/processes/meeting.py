@@ -227,7 +227,6 @@ def _send(link: Link, message: Hello) -> None:
 
 
 def _received(link: Link) -> Hello:
-    """Returns one message."""
     data = b""
     while not data.endswith(b"\n"):
         part = link.recv(1 << 16)

@@ -120,7 +120,6 @@ def _read(compiled: Any, attribute: str) -> Any:
 
 
 def _devices_of(compiled: Any) -> set[int]:
-    """Returns the ids of the devices that a program runs on."""
     shardings = jax.tree.leaves(_read(compiled, "output_shardings"))
     return {device.id for sharding in shardings for device in sharding.device_set}
 

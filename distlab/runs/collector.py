@@ -240,7 +240,6 @@ class Collector:
 
 
 def _stored(held: _Held, message: bytes) -> Answer:
-    """Stores a batch of events."""
     batch = msgspec.msgpack.decode(message, type=Batch)
     events = [event_of(kind, body) for kind, body in batch]
     with held.lock:

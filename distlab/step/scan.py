@@ -171,7 +171,6 @@ def _require_arrays(name: str, nest: Any) -> list[Any]:
 
 
 def _length(xs: Any, length: Any) -> int:
-    """Returns the number of steps."""
     if length is not None and not is_count(length):
         raise ValueShapeError(
             f"length must be a whole number of steps, got {shown(length)}. Leave it out to take "

@@ -266,7 +266,6 @@ def _refuse_summaries(**given: Any) -> None:
 
 
 def _numbers(returned_by: str, outputs: Any) -> dict[str, float]:
-    """Returns those of the outputs that are numbers."""
     if outputs is not None and not hasattr(outputs, "items"):
         raise StructureError(
             f"{returned_by} must return a dict of numbers by name, or None, got {shown(outputs)}. "

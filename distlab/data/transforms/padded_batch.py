@@ -176,7 +176,6 @@ def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> 
 
 
 def _padding(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Returns the padding value of a component."""
     if value is None:
         return b"" if dtype.kind == "O" else np.zeros((), dtype)
     found = leaf_to_numpy(value) if is_leaf(value) else ()

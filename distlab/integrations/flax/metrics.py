@@ -146,11 +146,9 @@ class Metric:
             variable.assign(start)
 
     def _with(self, leaves: Any) -> Any:
-        """Returns the NNX metric with a state."""
         return _nnx().merge(self._definition, jax.tree.unflatten(self._structure, leaves))
 
     def _added(self, values: dict[str, Any]) -> list[Any]:
-        """Returns what values add to the state."""
         _check_mask(values.get("mask"), values.get("labels", values.get("values")))
         values = self._checked(values)
         with _of_the_library():
@@ -401,7 +399,6 @@ def _given_once(name: str, value: Any, of_keras: str, other: Any) -> Any:
 
 
 def _masked(mask: Any) -> dict[str, Any]:
-    """Returns the argument `mask`, if there is one."""
     return {} if mask is None else {"mask": _as_array(mask)}
 
 

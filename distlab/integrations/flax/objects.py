@@ -234,7 +234,6 @@ def _is_same_key(new: Any, old: Any) -> bool:
 
 
 def _kinds(objects: tuple[Any, ...], paths: Sequence[Path]) -> list[Kind]:
-    """Returns the kind of each array of objects."""
     nodes = dict(nnx.iter_graph(objects))
     totals = {
         id(part)

@@ -267,7 +267,6 @@ class Checkpoint:
         walk(self, "", visit)
 
     def _leaves(self) -> dict[str, Any]:
-        """Returns the leaves by name."""
         found: dict[str, Any] = {}
 
         def note(name: str, leaf: Any) -> Any:

@@ -235,7 +235,6 @@ class Timeline:
         return self._recent[place - 1] if place else None
 
     def _arrow(self, name: str, call: Step, track: int, end_ns: int) -> Iterator[Entry]:
-        """Yields an arrow from a call to its span on a device."""
         about = {
             "name": name,
             "cat": name,

@@ -206,7 +206,6 @@ class _Planner:
         *,
         common: bool,
     ) -> None:
-        """Adds a part."""
         returned = [self._slot(key, aval) for key, aval in results.items()]
 
         def of_lists(values: list[Any]) -> list[jax.Array]:
@@ -219,7 +218,6 @@ class _Planner:
         self._parts.append(Part(replicas, mesh, common, received, returned, [], of_lists))
 
     def _add_own(self, number: int, group: int) -> None:
-        """Adds the part of one group in an own stage."""
         stages, shapes = self._stages, self._boundary.shapes
         stage, own = stages.own[number], stages.groups[group]
         names, given = stages.common_values[group], stages.given(number, group)

@@ -88,7 +88,6 @@ class SameValues:
                     self._after_collective.add(numbers[var])
 
     def _keys(self, equation: Any, operands: list[int]) -> list[Hashable]:
-        """Returns the key of each output of an equation."""
         outputs = range(len(equation.outvars))
         if self._derivatives:
             whole = operations.key(equation, operands)
