@@ -7,12 +7,17 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Self
 
 from distlab._cli.options import HelpFormatter, file_path, port, processes, seconds, whole
-from distlab.errors import NotFoundError
+from distlab._cli.serving import Server, prepare, serve
+from distlab.errors import DistlabError, NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
+
+_LOOK_SECONDS: Final = 0.25
 
 DESCRIPTION = """\
 Runs a program in several processes on this machine, as the workers of a
@@ -93,11 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
     shown: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     if args.dashboard is not None:
-        from distlab._cli.live_dashboard import LiveDashboard
-        from distlab._cli.serving import prepare
-
         prepare(args.port)
-        shown = LiveDashboard(args.dashboard, args.port, say)
+        shown = _LiveDashboard(args.dashboard, args.port, say)
     with shown:
         return job.run(
             job.Job(
@@ -151,3 +153,52 @@ class _Output:
         other: Stream = "err" if stream == "out" else "out"
         text = f"std{stream} can't be written: {why}; the processes go on, and lines are lost"
         self._write(other, "distlab launch", text.encode())
+
+
+class _LiveDashboard:
+    """Serves a folder from the moment on at which a run is recorded in it, until it is closed.
+
+    The folder need not exist yet. Port None is the first free one from 5006, 0 is any free
+    one.
+    """
+
+    def __init__(self, folder: Path, port: int | None, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._port = port
+        self._say = say
+        self._server: Server | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="distlab dashboard", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begins to look for a run."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops serving."""
+        self._stop.set()
+        self._thread.join()
+        if self._server is not None:
+            self._server.stop()
+
+    def _work(self) -> None:
+        while not self._is_recorded():
+            if self._stop.wait(_LOOK_SECONDS):
+                return
+        try:
+            self._server = serve(self._folder, port=self._port, open_browser=False)
+        except DistlabError as error:
+            self._say(f"no dashboard: {error}")
+        else:
+            self._say(f"dashboard: {self._server.url}")
+
+    def _is_recorded(self) -> bool:
+        from distlab.runs.listing import run_folders
+        from distlab.runs.run_file import being_written, run_files
+
+        return any(
+            being_written(file)
+            for folder in run_folders(self._folder)
+            for file in run_files(folder)
+        )

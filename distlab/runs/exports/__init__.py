@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -21,14 +19,11 @@ from distlab.errors import (
 )
 from distlab.runs.damage import told
 from distlab.runs.exports import lines, trace
-from distlab.runs.exports.lines import line_of
-from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.runs.exports.recorded import Recorded
 from distlab.runs.exports.unwritten import unwritten
 from distlab.text.flags import flag_refusal
 from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown
-
-_ROWS_AT_ONCE: Final = 50_000
 
 
 class Format(NamedTuple):
@@ -58,33 +53,6 @@ def _write_page(run: Recorded, path: Path) -> None:
     report.write(run, run.path.name, path)
 
 
-def _write_parquet(run: Recorded, path: Path) -> None:
-    """Writes a row of Parquet for each event: `time_ns`, `kind`, and `event` as JSON.
-
-    `event` is the line of a `.jsonl` export; the run file's `meta` is in the
-    file's metadata, as `distlab`.
-    """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files are written with pyarrow, which is not installed. Install it with: "
-            "pip install pyarrow; or export to events.jsonl."
-        ) from error
-    about = {"distlab": json.dumps(run.meta)}
-    columns = [("time_ns", pa.int64()), ("kind", pa.string()), ("event", pa.string())]
-    schema = pa.schema(columns, metadata=about)
-    events = envelopes(run)
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["kind"]) as writer:
-        while rows := [
-            {"time_ns": envelope.event.time_ns, "kind": kind, "event": line}
-            for envelope in itertools.islice(events, _ROWS_AT_ONCE)
-            for kind, line in (line_of(envelope),)
-        ]:
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-
-
 FORMATS: Final = (
     Format(".html", "run.html", "the dashboard's page, which opens without a server", _write_page),
     Format(".json", "trace.json", "a timeline for ui.perfetto.dev and Chrome", trace.write),
@@ -93,7 +61,7 @@ FORMATS: Final = (
         ".parquet",
         "events.parquet",
         "one event a row (needs pip install pyarrow)",
-        _write_parquet,
+        lines.write_parquet,
     ),
 )
 
