@@ -1,13 +1,28 @@
-"""One JupyterLab for all tests of notebooks that need them."""
+"""One run of each notebook, and one JupyterLab for all tests that need it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
+from tests.notebooks.executed import execute
 from tests.notebooks.lab import Lab, Seen
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the module's notebook runs."""
+    return tmp_path_factory.mktemp("notebook")
+
+
+@pytest.fixture(scope="module")
+def executed(request: pytest.FixtureRequest, folder: Path) -> Any:
+    """The module's notebook (`NAME`) with its outputs."""
+    return execute(request.module.NAME, folder)
 
 
 @pytest.fixture(scope="session")

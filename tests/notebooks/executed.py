@@ -23,21 +23,17 @@ def read(name: str) -> Any:
     return nbformat.read(path_of(name), as_version=4)
 
 
-def execute(name: str, folder: Path, change: tuple[str, str] | None = None) -> Any:
+def execute(name: str, folder: Path) -> Any:
     """The notebook with its outputs, after a kernel of its own ran it in `folder`.
 
     Args:
       name: What its file name begins with.
       folder: Where its kernel runs.
-      change: A line of one cell, and what a reader would write in its place.
 
     Raises:
       nbclient.exceptions.CellExecutionError: a cell raised an error.
     """
     notebook = read(name)
-    if change is not None:
-        (changed,) = [cell for cell in notebook.cells if change[0] in cell.source.splitlines()]
-        changed.source = changed.source.replace(*change)
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=LIMIT_S, startup_timeout=120, resources=where).execute()
     return notebook
@@ -71,8 +67,3 @@ def pictures(notebook: Any) -> list[Any]:
     """What the cells displayed, each as a mapping from MIME type to content."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return [output.data for output in outputs if output.output_type == "display_data"]
-
-
-def code_of(notebook: Any) -> str:
-    """The source of all code cells."""
-    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")

@@ -5,17 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
-from tests.notebooks.executed import execute, text_of
+from tests.notebooks.executed import text_of
 
 NAME = "10_asynchronous_training"
 STEPS = 200
-
-
-@pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return execute(NAME, tmp_path_factory.mktemp("asynchronous_training"))
 
 
 def steps_told(notebook: Any, cell_id: str) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Sharding
-from tests.notebooks.executed import execute, pictures, read, text_of
+from tests.notebooks.executed import pictures, read, text_of
 
 NAME = "06_distributed_input"
 TUTORIAL = """
@@ -24,16 +24,6 @@ Tensor inputs instead of; experimental_distribute_values_from_function for arbit
 from_generator if your input is from a generator
 """
 """The tutorial's sections, in their order."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("distributed_input")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def lists(line: str) -> list[Any]:

@@ -6,26 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 import distlab as dl
 from distlab.events import Sharding
-from tests.notebooks.executed import execute, html_of, pictures, text_of
+from tests.notebooks.executed import html_of, pictures, text_of
 
 NAME = "02_how_a_batch_is_divided"
 EMPTY: list[int] = []
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("divided")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def divided(examples: range, replicas: int) -> list[list[int]]:
@@ -138,7 +127,7 @@ def test_workers_see_each_example_once_in_equal_parts(executed: Any) -> None:
 def test_a_size_that_does_not_divide_is_refused(executed: Any) -> None:
     said = text_of(executed, "context")
     assert "worker 1 of 2: 4 examples for each replica" in said
-    assert "multiple of num_replicas_in_sync (4), got 18. Use 16 or 20;" in said
+    assert "multiple of num_replicas_in_sync (4), got 18. Use a multiple, or" in said
 
 
 def test_by_file_and_off_the_first_replicas_are_filled(executed: Any) -> None:
@@ -159,9 +148,3 @@ def test_it_ends_with_numbers_to_change(executed: Any, folder: Path) -> None:
         recorded = [event.sizes for event in run.events("sharding") if isinstance(event, Sharding)]
     assert recorded == expected
     assert "Batch 2 (of 3 so far, from 0): 2 examples over 3" in pictures(executed)[1]["text/plain"]
-
-
-def test_the_rule_gives_every_example_to_one_replica() -> None:
-    for examples in range(1, 40):
-        parts = divided(range(examples), 8)
-        assert np.concatenate(parts).tolist() == list(range(examples))

@@ -12,20 +12,10 @@ from nbconvert import HTMLExporter
 
 import distlab as dl
 from distlab.events import Metric, Sharding
-from tests.notebooks.executed import execute, path_of, pictures, text_of
+from tests.notebooks.executed import path_of, pictures, text_of
 
 NAME = "01_first_steps"
 NOTEBOOK = path_of(NAME)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("first_steps")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def test_it_learns(executed: Any) -> None:
@@ -41,17 +31,6 @@ def test_the_recorded_loss_falls(executed: Any, folder: Path) -> None:
     assert len(losses) == 5 * 23
     assert losses[0] == pytest.approx(np.log(10), abs=1e-3)
     assert np.mean(losses[-23:]) < 0.5 * losses[0]
-
-
-def test_it_learns_from_batches_that_leave_replicas_empty(tmp_path: Path) -> None:
-    changed = execute(NAME, tmp_path, ("batch_size = 64", "batch_size = 5"))
-    found = re.search(r"([\d.]+)% of 360 digits", text_of(changed, "score"))
-    assert found is not None
-    assert float(found[1]) > 80
-    run = dl.Run.open(tmp_path / "runs" / "first")
-    losses = [event.values["loss"] for event in run.events("metric") if isinstance(event, Metric)]
-    assert len(losses) == 5 * 288
-    assert np.all(np.isfinite(losses))
 
 
 def test_pictures_show_the_sizes_that_were_recorded(executed: Any, folder: Path) -> None:

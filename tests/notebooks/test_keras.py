@@ -6,23 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import distlab as dl
 from distlab.events import Loop, Sharding
-from tests.notebooks.executed import execute, text_of
+from tests.notebooks.executed import text_of
 
 NAME = "12_keras_watched"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("keras")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def test_fit_learns_the_digits(executed: Any) -> None:

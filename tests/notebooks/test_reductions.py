@@ -12,25 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import distlab as dl
 from distlab.events import Compile, Reduction
-from tests.notebooks.executed import execute, html_of, pictures, text_of
+from tests.notebooks.executed import html_of, pictures, text_of
 
 NAME = "04_reductions"
 ALGORITHMS = ["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"]
 SIZES = [1 << 10, 1 << 13, 1 << 16, 1 << 18]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("reductions")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def times_the_value(algorithm: str, replicas: int) -> tuple[int, float]:

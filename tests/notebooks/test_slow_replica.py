@@ -12,19 +12,9 @@ import pytest
 
 import distlab as dl
 from distlab.events import Capture, Compile, Sharding
-from tests.notebooks.executed import execute, html_of, text_of
+from tests.notebooks.executed import html_of, text_of
 
 NAME = "07_find_the_slow_replica"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("slow_replica")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def captured(folder: Path, name: str) -> Capture:

@@ -13,20 +13,10 @@ import pytest
 
 import distlab as dl
 from distlab.events import Metric, Sharding
-from tests.notebooks.executed import execute, html_of, pictures, text_of
+from tests.notebooks.executed import html_of, pictures, text_of
 
 NAME = "08_character_transformer"
 STEPS = 300
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("transformer")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from tests.notebooks.executed import cell, execute, html_of, text_of
+from tests.notebooks.executed import cell, html_of, text_of
 
 NAME = "09_two_workers"
 STEPS = 56
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("two_workers")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def told(notebook: Any, cell_id: str) -> list[str]:
@@ -45,12 +35,10 @@ def test_both_take_every_step_and_have_one_loss(executed: Any) -> None:
     assert re.fullmatch(r"loss 0\.\d{4}", losses.pop())
 
 
-@pytest.mark.parametrize("view", ["batches", "busy"])
-def test_the_recorded_run_has_the_devices_of_both(executed: Any, folder: Path, view: str) -> None:
-    shown = text_of(executed, view)
-    assert re.findall(r"worker \d CPU:\d", shown) == [
-        f"worker {worker} CPU:{device}" for worker in (0, 1) for device in (0, 1)
-    ]
+def test_the_recorded_run_has_the_devices_of_both(executed: Any, folder: Path) -> None:
+    devices = [f"worker {worker} CPU:{device}" for worker in (0, 1) for device in (0, 1)]
+    for view in ("batches", "busy"):
+        assert re.findall(r"worker \d CPU:\d", text_of(executed, view)) == devices
     assert html_of(executed, "devices")
     with dl.Run.open(folder / "runs" / "whole") as run:
         assert run.summary()["steps"] == STEPS

@@ -7,27 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import distlab as dl
 from distlab.events import Copy, Placement
 from distlab.text.bytes import bytes_text
-from tests.notebooks.executed import execute, html_of, pictures, text_of
+from tests.notebooks.executed import html_of, pictures, text_of
 
 NAME = "03_where_variables_live"
 MATRIX = 256 * 256 * 4
 LARGE = 500 * 500 * 4
 DEVICES = [f"CPU:{number}" for number in range(4)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("variables")
-
-
-@pytest.fixture(scope="module")
-def executed(folder: Path) -> Any:
-    return execute(NAME, folder)
 
 
 def lists_in(text: str) -> list[Any]:
