@@ -32,7 +32,7 @@ def test_an_id_of_our_own_is_what_a_page_receives() -> None:
     assert "'page-7'" in str(document.to_json().content)
 
 
-def test_new_models_are_looked_for_once_at_the_end_and_also_after_an_error() -> None:
+def test_new_models_are_looked_for_at_the_end_even_on_an_error() -> None:
     document = Document()
     place = Column()
     document.add_root(place)

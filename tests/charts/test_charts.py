@@ -143,36 +143,23 @@ def test_only_the_data_of_sources_changes(folds: Folds) -> None:
         assert case.texts in embedded(chart, case.column), name
 
 
-def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
+def test_a_batch_has_a_tile_for_each_example_and_free_places(folds: Folds) -> None:
     chart = BatchTiles()
     chart.update(folds.batch(0))
     data = _named(chart.root, "examples").data
     assert len(data["left"]) == 64
     assert data["index"] == [str(index) for index in there(there(folds.batch(0))["index"])]
     assert len(_named(chart.root, "free").data["left"]) == 0
-    assert chart.source.data["text"] == ["8"] * 8
-
-
-def test_partial_and_empty_replicas_are_said(folds: Folds) -> None:
-    chart = BatchTiles()
     chart.update(folds.batch(1_437 // 64))
     assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
     assert chart.source.data["state"] == [""] * 4 + ["empty"] * 4
     rows = _named(chart.root, "batch_rows").data
     assert rows["text"] == ["29 examples", *chart.source.data["text"]]
     assert rows["style"] == ["normal"] * 4 + ["bold"] * 5
-    free = _named(chart.root, "free").data
-    assert len(free["left"]) == 3 + 4  # three places of CPU:3, and four whole rows
-    assert [right - left > 5 for left, right in zip(free["left"], free["right"], strict=True)] == [
-        *([False] * 3), *([True] * 4)
-    ]  # fmt: skip
+    free = _named(chart.root, "free").data  # three places of CPU:3, and four whole rows
+    wide = [right - left > 5 for left, right in zip(free["left"], free["right"], strict=True)]
+    assert wide == [False] * 3 + [True] * 4
     assert _named(chart.root, "strip").data["size"].tolist() == [8, 8, 8, 5, 0, 0, 0, 0]
-
-
-def test_size_texts() -> None:
-    assert size_text(8, 8) == "8"
-    assert size_text(5, 8) == "5 of 8"
-    assert size_text(0, 8) == "0 of 8"
     assert size_text(512, 512, 256) == "512, 256 drawn"
 
 
@@ -229,7 +216,7 @@ def test_device_strips_are_blank_where_nothing_was_watched() -> None:
     assert shares[:, 0] == pytest.approx([0.5, np.nan, np.nan, 1.0], nan_ok=True)
 
 
-def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
+def test_device_cells_are_wider_than_pauses_between_windows() -> None:
     starts = np.arange(0, 20, 0.2)
     columns: DeviceColumns = {
         **Devices().columns(),
@@ -248,7 +235,7 @@ def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
     assert image[1] == pytest.approx(0.75)
 
 
-def test_the_newest_window_is_marked_beside_the_mean_until_the_run_ends() -> None:
+def test_the_newest_window_is_marked_until_the_run_ends() -> None:
     columns: DeviceColumns = {
         **Devices().columns(),
         "device": ["CPU:0", "CPU:1"],
@@ -269,7 +256,7 @@ def test_the_newest_window_is_marked_beside_the_mean_until_the_run_ends() -> Non
     assert scale[0, [0, -1]].tolist() == [0.0, 1.0]
 
 
-def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:
+def test_cells_that_cover_windows_in_part_weigh_them() -> None:
     columns: DeviceColumns = {
         **Devices().columns(),
         "start_s": np.array([0.0, 1.0]),
@@ -289,7 +276,7 @@ def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:
     assert others.source.data["name"] == []
 
 
-def test_steps_beyond_those_of_browsers_are_drawn_without_a_warning() -> None:
+def test_steps_beyond_those_of_browsers_are_drawn() -> None:
     folds = Folds()
     folds.add([Metric(time_ns=1, step=2**63 - 1, values={"loss": 1.0})])
     chart = loss_lines()
@@ -305,8 +292,9 @@ def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:
     assert "$$" not in chart.source.data["name"][0]
 
 
-def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
+def test_reductions_are_written_for_people(folds: Folds) -> None:
     chart = ReductionBars()
+    assert chart.root.xaxis[0].ticker.desired_num_ticks <= 4  # bytes have room on narrow pages
     chart.update(folds.columns("reductions"))
     data = chart.source.data
     assert data["kind"] == ["all-reduce", "reduce MEAN"]
@@ -316,43 +304,27 @@ def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
     assert data["time"] == ["not timed", "50 µs"]
     assert data["dtype"] == ["float32", "float32"]
     assert data["how"] == ["train.py:31", "to one device"]
-
-
-def test_the_bytes_below_the_bars_leave_room_on_narrow_pages() -> None:
-    ticker = ReductionBars().root.xaxis[0].ticker
-    assert ticker.desired_num_ticks <= 4
-
-
-def test_where_a_reduction_comes_from_is_short_and_whole(folds: Folds) -> None:
-    columns: ReductionColumns = {
-        **folds.columns("reductions"),
-        "how": [("jit(step)/shard_map/psum at train.py:31", "jit(step)/pmax at b.py:2"), ()],
-    }
-    chart = ReductionBars()
-    chart.update(columns)
+    lines = ("jit(step)/shard_map/psum at train.py:31", "jit(step)/pmax at b.py:2")
+    columns: ReductionColumns = {**folds.columns("reductions"), "how": [lines, ()]}
+    chart.update({**columns, "at_least": [True, False]})
     assert chart.source.data["how"] == ["psum at train.py:31 and 1 other", "not known"]
-    assert chart.source.data["how_full"] == [
-        "jit(step)/shard_map/psum at train.py:31\njit(step)/pmax at b.py:2",
-        "",
-    ]
+    assert chart.source.data["how_full"] == ["\n".join(lines), ""]
+    assert chart.source.data["count_text"] == ["≥ 200", "200"]
 
 
-@pytest.mark.parametrize(
-    ("how", "text"),
-    [
+def test_how_texts() -> None:
+    for how, text in (
         (["to one device"], "to one device"),
         (["train.py:31"], "train.py:31"),
         (["jit(f)/psum"], "psum"),
         ([f"jit(f)/psum at {'a' * 60}.py:7"], f"…{'a' * 34}.py:7"),
         (["a/psum at t.py:1", "b/psum at t.py:1"], "psum at t.py:1"),
         (["psum at t.py:1", "psum at t.py:2", "psum at t.py:3"], "psum at t.py:1 and 2 others"),
-    ],
-)
-def test_how_texts(how: list[str], text: str) -> None:
-    assert how_text(how) == text
+    ):
+        assert how_text(how) == text
 
 
-def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -> None:
+def test_bars_of_one_name_differ_by_their_algorithm(folds: Folds) -> None:
     whole = folds.columns("reductions")
     columns: ReductionColumns = {
         "where": whole["where"] * 2,
@@ -382,7 +354,7 @@ def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -
     ]
 
 
-def test_bars_say_what_is_combined_and_its_largest_array_where_that_is_needed(
+def test_bars_of_one_name_differ_by_their_arrays(
     folds: Folds,
 ) -> None:
     whole = folds.columns("reductions")
@@ -413,13 +385,6 @@ def test_bars_say_what_is_combined_and_its_largest_array_where_that_is_needed(
     ]
 
 
-def test_what_is_only_a_lower_bound_says_so(folds: Folds) -> None:
-    columns: ReductionColumns = {**folds.columns("reductions"), "at_least": [True, False]}
-    chart = ReductionBars()
-    chart.update(columns)
-    assert chart.source.data["count_text"] == ["≥ 200", "200"]
-
-
 def test_placement_has_a_cell_for_each_variable_and_device(folds: Folds) -> None:
     chart = PlacementTable()
     chart.update(folds.columns("placement"))
@@ -443,28 +408,19 @@ def forty_variables() -> PlacementColumns:
     }
 
 
-def test_many_variables_share_a_row() -> None:
+def test_many_variables_share_rows_that_can_be_read() -> None:
     chart = PlacementTable()
     chart.update(forty_variables())
     assert "16 others" in chart.source.data["variable"]
     assert chart.source.data["text"][-1] == "640 B"
-
-
-def test_the_page_css_serves_light_and_dark() -> None:
-    assert "prefers-color-scheme: dark" in theme.CSS
-    assert ':root[data-theme="light"]' in theme.CSS
-    assert "--bk-major-label-text-color" in theme.CSS
-
-
-def _named(root: Any, name: str) -> Any:
-    return next(model for model in root.references() if model.name == name)
-
-
-def test_a_low_table_has_rows_that_can_be_read() -> None:
-    chart = PlacementTable(height=260)
-    chart.update(forty_variables())
-    assert list(dict.fromkeys(chart.source.data["variable"])) == [
+    low = PlacementTable(height=260)
+    low.update(forty_variables())
+    assert list(dict.fromkeys(low.source.data["variable"])) == [
         *(f"w{number}" for number in range(12)),
         "28 others",
         "total",
     ]
+
+
+def _named(root: Any, name: str) -> Any:
+    return next(model for model in root.references() if model.name == name)

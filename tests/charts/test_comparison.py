@@ -45,27 +45,19 @@ def test_losses_are_aligned_by_step() -> None:
     assert (step, first) == (10, 2.0)
     assert second == pytest.approx(2.75)  # between the values at 5 and 15
     assert columns["metric"] == ["loss", "loss"]
-
-
-def test_the_largest_difference_is_said() -> None:
-    chart = shown(logged({0: 4.0, 1: 2.0}), logged({0: 4.0, 1: 2.5}))
-    assert chart.notes.data["text"] == ["largest difference: 0.5 at step 1, 2 and 2.5"]
-    same = shown(logged({0: 4.0}), logged({0: 4.0}))
-    assert same.notes.data["text"] == ["no difference at any step"]
-
-
-def test_runs_that_share_no_step_are_not_compared() -> None:
-    columns = compare(logged({0: 4.0, 1: 2.0}), logged({5: 4.0, 6: 2.0}))
-    assert columns["largest"] is None
-    chart = RunComparison()
-    chart.update(columns)
-    assert "share no step" in chart.notes.data["text"][0]
-
-
-def test_values_that_are_not_finite_are_left_out_of_the_difference() -> None:
     nan = float("nan")
     columns = compare(logged({0: 1.0, 1: nan, 2: 1.0}), logged({0: 1.5, 1: 9.0, 2: 1.0}))
     assert columns["largest"] == (0.0, 1.0, 1.5)
+
+
+def test_the_largest_difference_is_noted() -> None:
+    for other, note in (
+        ({0: 4.0, 1: 2.5}, "largest difference: 0.5 at step 1, 2 and 2.5"),
+        ({0: 4.0, 1: 2.0}, "no difference at any step"),
+        ({5: 4.0, 6: 2.0}, "share no step"),
+    ):
+        (text,) = shown(logged({0: 4.0, 1: 2.0}), logged(other)).notes.data["text"]
+        assert note in text
 
 
 def test_a_loss_that_both_have_goes_before_others() -> None:

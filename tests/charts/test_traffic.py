@@ -82,22 +82,15 @@ def test_a_star_ends_on_one_device() -> None:
     assert "on average" in text
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3, 5, 8, 13])
-def test_a_tree_brings_every_value_to_the_first_device(devices: int) -> None:
-    found = plan("reduce SUM", "hierarchical copy", size=10, devices=devices)
-    assert found is not None
-    has = [{device} for device in range(devices)]
-    for phase in found.phases:
-        for sender, receiver in phase.pairs.tolist():
-            has[receiver] |= has[sender]
-    assert has[0] == set(range(devices))
-    assert found.total == 10 * (devices - 1)
-
-
-def test_an_algorithm_of_the_user_is_not_guessed() -> None:
-    chart = shown(row("reduce SUM", "my own"))
-    assert chart.source.data["sender"] == []
-    assert 'The transfers of the algorithm "my own" are unknown.' in chart.notes.data["text"]
+def test_a_tree_brings_every_value_to_the_first_device() -> None:
+    for devices in (1, 2, 5, 8, 13):
+        found = there(plan("reduce SUM", "hierarchical copy", size=10, devices=devices))
+        has = [{device} for device in range(devices)]
+        for phase in found.phases:
+            for sender, receiver in phase.pairs.tolist():
+                has[receiver] |= has[sender]
+        assert has[0] == set(range(devices))
+        assert found.total == 10 * (devices - 1)
 
 
 def test_many_devices_are_a_table_of_rows() -> None:
@@ -106,17 +99,14 @@ def test_many_devices_are_a_table_of_rows() -> None:
     assert chart.source.data["sender"] == []
     assert chart.table.data["sender"][0] == "CPU:0 to CPU:31"
     assert "in 32 rows: rows send" in chart.notes.data["text"][1]
-
-
-def test_the_table_has_what_each_row_sends() -> None:
-    found = plan("all-to-all", "", size=4, devices=4)
-    assert found is not None
+    found = there(plan("all-to-all", "", size=4, devices=4))
     assert np.array_equal(matrix(found, 4), 1 - np.eye(4))
     assert matrix(found, 4, 2).tolist() == [[2, 4], [4, 2]]
 
 
-def test_a_row_comes_from_the_folds() -> None:
+def test_a_row_comes_from_the_folds_and_its_group_from_programs() -> None:
     folds = Folds()
+    assert traffic_row(folds.columns("reductions"), 0) is None
     folds.add(whole_run(10))
     chosen = there(traffic_row(folds.columns("reductions"), 0, devices=["a"] * 8))
     assert (chosen["kind"], chosen["how"], chosen["bytes"], chosen["group"]) == (
@@ -125,14 +115,8 @@ def test_a_row_comes_from_the_folds() -> None:
     python = there(traffic_row(folds.columns("reductions"), 1))
     assert (python["kind"], python["how"]) == ("reduce MEAN", "to one device")
     assert traffic_row(folds.columns("reductions"), 2) is None
-    assert traffic_row(Folds().columns("reductions"), 0) is None
-
-
-def test_groups_come_from_the_programs() -> None:
     program = compiled(8)
     one = msgspec.structs.replace(program.collectives[0], group=2)
-    folds = Folds()
-    folds.add(whole_run(10))
     folds.add([msgspec.structs.replace(program, collectives=[one])])
     chosen = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
     assert there(chosen)["group"] == 2
@@ -147,7 +131,10 @@ def test_empty_it_says_what_to_do_and_embeds() -> None:
     json.dumps(json_item(chart.root))
 
 
-def test_strangers_names_are_only_text() -> None:
+def test_an_algorithm_of_the_user_is_not_guessed() -> None:
+    chart = shown(row("reduce SUM", "my own"))
+    assert chart.source.data["sender"] == []
+    assert 'The transfers of the algorithm "my own" are unknown.' in chart.notes.data["text"]
     columns: TrafficRow = {**row("$$x$$", "\\(y\\)"), "device": ["$$d$$"] * 8}
     chart = shown(columns)
     texts = [*chart.notes.data["text"], *_texts(chart)]

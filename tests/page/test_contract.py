@@ -205,11 +205,3 @@ def test_messages_of_widgets_are_understood_on_the_other_side() -> None:
         assert sent == names(r'(?:case|\("kind"\) ==) "(\w+)"', sources[widget])
         answers = names(r'\.send\(\{"kind": "(\w+)"', sources[widget])
         assert answers == names(r'content\.kind [!=]== "(\w+)"', WIDGETS[script])
-
-
-def test_a_board_shows_all_charts_of_one_run() -> None:
-    board, folds = Board(), Folds()
-    folds.add(whole_run(60))
-    board.update(folds, View(), everything=True)
-    filled = {name for name, root in board.roots().items() if getattr(root, "children", [])}
-    assert filled == {name for name, entry in CHARTS.items() if entry.columns}

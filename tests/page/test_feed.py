@@ -104,7 +104,7 @@ def test_a_thread_that_could_not_start_is_not_waited_for(monkeypatch: pytest.Mon
     assert threads() == []
 
 
-def test_an_error_of_the_source_reaches_the_viewers_and_ends_the_thread() -> None:
+def test_an_error_of_the_source_reaches_viewers_and_ends_it() -> None:
     class Gone:
         def since(self, cursor: int, limit: int = 10_000) -> Chunk:
             raise NotARunError(f"the folder is gone at {cursor} with {limit}")
@@ -118,7 +118,7 @@ def test_an_error_of_the_source_reaches_the_viewers_and_ends_the_thread() -> Non
     feed.remove(seen)
 
 
-def test_a_run_whose_steps_are_in_other_processes_is_as_long_as_its_coordinator_worked() -> None:
+def test_a_run_of_workers_is_as_long_as_its_coordinator_worked() -> None:
     work = Closures(
         time_ns=START_NS + 3_000_000_000,
         start_ns=START_NS,

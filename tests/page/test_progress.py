@@ -12,7 +12,7 @@ def progress(folds: Folds, *, live: bool) -> Facts:
     return progress_facts(folds.columns("steps"), folds.columns("coordination"), live=live)
 
 
-def test_steps_that_workers_take_in_their_processes_are_not_said_to_be_none() -> None:
+def test_steps_in_processes_of_workers_are_not_shown_as_none() -> None:
     folds = Folds()
     folds.add([samples.run(), samples.closures(400)])
     found = progress(folds, live=False)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
-from distlab.events import Capture, ClockOffset, Compile, Event, RunEnd, Strategy
+from distlab.events import Capture, ClockOffset, Compile, Event, Reduction, RunEnd, Strategy
 from distlab.folds import Folds
 from distlab.page.facts.cards import capture_facts
 from distlab.page.facts.workers import worker_facts
@@ -106,52 +105,34 @@ def test_a_run_of_one_process_has_no_workers() -> None:
     assert (facts["has_workers"], facts["worker_notes"]) == (False, [])
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_as_many_links_of_the_ring_cross_as_there_are_processes(workers: int) -> None:
-    parts = [
-        [
-            msgspec.structs.replace(
-                e,
-                collectives=[msgspec.structs.replace(e.collectives[0], wire_bytes=1_000, group=8)],
-            )
-            if isinstance(e, Compile)
-            else e
-            for e in part
-            if type(e).__name__ != "Reduction"
-        ]
-        for part in several(10, workers=workers)
-    ]
+def links(workers: int, wire_bytes: int, group: int) -> dict[str, list[str]]:
+    """The links of a run whose program has one collective of groups of so many replicas."""
+    parts: list[list[Event]] = [[] for _ in range(workers)]
+    for part, events in zip(parts, several(10, workers=workers), strict=True):
+        for event in events:
+            if isinstance(event, Compile):
+                sent = {"wire_bytes": wire_bytes, "group": group}
+                collective = msgspec.structs.replace(event.collectives[0], **sent)
+                part.append(msgspec.structs.replace(event, collectives=[collective]))
+            elif not isinstance(event, Reduction):
+                part.append(event)
     folds = folded(parts)
-    sent = folds.columns("programs"), folds.columns("reductions")
-    rows = link_rows(folds.columns("workers"), *sent, steps=10)
+    sums = folds.columns("programs"), folds.columns("reductions")
+    rows = link_rows(folds.columns("workers"), *sums, steps=10)
     assert set(rows) == set(LINKS)
-    ways = list(zip(rows["from"], rows["to"], rows["way"], rows["step"], strict=True))
-    inside = {2: "3.00 kB", 4: "1.00 kB"}[workers]
-    assert ways == [
-        *[
-            (f"worker {n}", f"worker {(n + 1) % workers}", "crosses", "1.00 kB")
-            for n in range(workers)
-        ],
-        *[(f"worker {n}", f"worker {n}", "stays inside", inside) for n in range(workers)],
-    ]
+    return rows
 
 
-def test_groups_within_a_process_send_nothing_to_another() -> None:
-    parts = [
-        [
-            msgspec.structs.replace(
-                e,
-                collectives=[msgspec.structs.replace(e.collectives[0], wire_bytes=500, group=4)],
-            )
-            if isinstance(e, Compile)
-            else e
-            for e in part
-            if type(e).__name__ != "Reduction"
+def test_as_many_links_of_a_ring_cross_as_there_are_processes() -> None:
+    for workers, inside in ((2, "3.00 kB"), (4, "1.00 kB")):
+        rows = links(workers, 1_000, 8)
+        assert list(zip(rows["from"], rows["to"], rows["way"], rows["step"], strict=True)) == [
+            *[
+                (f"worker {n}", f"worker {(n + 1) % workers}", "crosses", "1.00 kB")
+                for n in range(workers)
+            ],
+            *[(f"worker {n}", f"worker {n}", "stays inside", inside) for n in range(workers)],
         ]
-        for part in several(10)
-    ]
-    folds = folded(parts)
-    sent = folds.columns("programs"), folds.columns("reductions")
-    rows = link_rows(folds.columns("workers"), *sent, steps=10)
+    rows = links(2, 500, 4)  # groups within a process send nothing to another
     assert rows["way"] == ["stays inside"] * 2
     assert rows["total"] == ["20.0 kB"] * 2
