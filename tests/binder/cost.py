@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
-from pathlib import Path
 from typing import Self
+
+import psutil
 
 MEGABYTE = 1_000_000
 SAMPLE_SECONDS = 0.5
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-_PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
 class OverBudgetError(Exception):
@@ -20,40 +17,34 @@ class OverBudgetError(Exception):
 
 def processes(root: int) -> dict[int, str]:
     """Returns a process and all that it started: number to command line."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:  # it has just ended
-            continue
-        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {root} & set(parents)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return {pid: command(pid) for pid in sorted(found)}
+    try:
+        parent = psutil.Process(root)
+        family = [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return {}
+    return {one.pid: command(one.pid) for one in family}
 
 
 def command(pid: int) -> str:
     """Returns a process's command line, empty when it has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
-    except OSError:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
         return ""
 
 
 def memory(pid: int) -> float:
     """Returns the megabytes of a process, pages shared with others counted in part (PSS)."""
     try:
-        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
-    except OSError:  # it has just ended
+        return float(psutil.Process(pid).memory_full_info().pss) / MEGABYTE
+    except psutil.Error:  # it has just ended
         return 0.0
-    return int(found[1]) * 1024 / MEGABYTE if found else 0.0
 
 
 def cpu_seconds(pid: int) -> float:
     """Returns the CPU time that a process has used since it started, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 class Meter:
@@ -91,17 +82,7 @@ class Meter:
 
 
 def check_budget(what: str, used: float, allowed: float, unit: str) -> None:
-    """Raises when more was used than is allowed.
-
-    Args:
-      what: what was measured.
-      used: how much it was.
-      allowed: how much it may be.
-      unit: of both.
-
-    Raises:
-      OverBudgetError: it is more.
-    """
+    """Raises `OverBudgetError` when more was used than is allowed, both in a unit."""
     if used > allowed:
         raise OverBudgetError(
             f"{what} may be at most {allowed:.0f} {unit}, and was {used:.0f} {unit}. See which "

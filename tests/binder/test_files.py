@@ -11,8 +11,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 BINDER = ROOT / "binder"
 SCRIPTS = [BINDER / "postBuild", BINDER / "start", ROOT / ".ci" / "binder-check"]
@@ -38,13 +36,10 @@ def start(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_a_script_can_be_run_and_is_well_formed(script: Path) -> None:
-    assert os.access(script, os.X_OK)
-    subprocess.run(["bash", "-n", str(script)], timeout=LIMIT_SECONDS, check=True)
-
-
-def test_start_ends_with_the_command_it_was_given() -> None:
+def test_scripts_can_be_run_and_start_ends_with_the_command() -> None:
+    for script in SCRIPTS:
+        assert os.access(script, os.X_OK)
+        subprocess.run(["bash", "-n", str(script)], timeout=LIMIT_SECONDS, check=True)
     assert (BINDER / "start").read_text().rstrip().splitlines()[-1] == 'exec "$@"'
     assert start("printf", "%s\n", "two words", "*") == "two words\n*\n"
 
@@ -65,15 +60,12 @@ def test_post_build_stops_at_the_first_failure(tmp_path: Path) -> None:
     assert not (tmp_path / "went-on").exists()
 
 
-def test_start_gives_eight_devices_to_plain_jax_and_to_distlab() -> None:
+def test_start_gives_eight_devices_and_a_notebook_may_choose() -> None:
     code = (
         "import jax; before = len(jax.devices())\n"
         "import distlab as dl; dl.use_cpu_devices(8); print(before, len(jax.devices()))"
     )
     assert start(sys.executable, "-c", code) == "8 8\n"
-
-
-def test_a_notebook_can_still_choose_another_number_of_devices() -> None:
     code = "import distlab as dl; dl.use_cpu_devices(3)\nimport jax; print(len(jax.devices()))"
     assert start(sys.executable, "-c", code) == "3\n"
 
@@ -107,22 +99,14 @@ def test_what_the_notebooks_import_is_installed() -> None:
     assert {"scikit-learn" if name == "sklearn" else name for name in imported} <= named
 
 
-def test_python_is_one_that_distlab_runs_on() -> None:
-    language, _, version = (BINDER / "runtime.txt").read_text().strip().partition("-")
-    assert language == "python"
-    assert [int(part) for part in version.split(".")] >= [3, 11]
-    assert project()["requires-python"] == ">=3.11"
-
-
-def test_no_file_makes_binder_ignore_the_others() -> None:
+def test_binder_reads_these_files_alone() -> None:
     # An environment.yml or a Dockerfile, there or in the root, would be used instead.
     kept = {"overrides.json", "postBuild", "requirements.txt", "runtime.txt", "start"}
     assert {file.name for file in BINDER.iterdir()} == kept
     assert not (ROOT / ".binder").exists()
-
-
-def test_jupyterlab_asks_a_visitor_nothing() -> None:
-    notification = json.loads((BINDER / "overrides.json").read_text())[
-        "@jupyterlab/apputils-extension:notification"
-    ]
+    language, _, version = (BINDER / "runtime.txt").read_text().strip().partition("-")
+    assert language == "python"
+    assert [int(part) for part in version.split(".")] >= [3, 11]
+    overrides = json.loads((BINDER / "overrides.json").read_text())
+    notification = overrides["@jupyterlab/apputils-extension:notification"]
     assert notification == {"fetchNews": "false", "checkForUpdates": False}

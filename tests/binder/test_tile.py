@@ -68,36 +68,26 @@ def test_a_click_starts_the_demo_behind_the_servers_prefix(
     assert served == {"port": 5123, "open_browser": False, "prefix": "/user/someone/distlab"}
 
 
-def test_a_python_in_an_odd_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/odd {name}/python")
-    assert command()[0] == "/odd {name}/python"
-
-
-def test_the_page_has_its_own_path_and_time_to_start() -> None:
+def test_the_tile_has_a_path_a_picture_and_the_pages_origin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tile = demo_tile()
     assert tile["absolute_url"] is True
     assert tile["timeout"] >= 60
-
-
-def test_the_demo_takes_the_proxy_for_its_own_page() -> None:
-    headers = demo_tile()["request_headers_override"]
+    assert "<svg" in Path(tile["launcher_entry"]["icon_path"]).read_text()
+    headers = tile["request_headers_override"]
     assert {name: value.format(**FILLED_IN) for name, value in headers.items()} == {
         "Host": "127.0.0.1:5123",
         "Origin": "http://127.0.0.1:5123",
     }
     assert not any("origin" in part for part in command())
+    monkeypatch.setattr(sys, "executable", "/odd {name}/python")
+    assert command()[0] == "/odd {name}/python"
 
 
-def test_the_tile_has_a_picture() -> None:
-    assert "<svg" in Path(demo_tile()["launcher_entry"]["icon_path"]).read_text()
-
-
-@pytest.mark.parametrize("missing", ["panel", "sklearn"])
-def test_there_is_no_tile_without_what_the_demo_needs(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_is_no_tile_without_packages_of_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert demo_tile()["launcher_entry"]["enabled"] is True
-    monkeypatch.setattr(jupyter_proxy, "find_spec", lambda name: None if name == missing else True)
+    monkeypatch.setattr(jupyter_proxy, "find_spec", lambda name: None if name == "panel" else True)
     assert demo_tile()["launcher_entry"]["enabled"] is False
 
 

@@ -1,10 +1,9 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, and texts of others."""
 
 from __future__ import annotations
 
-import pytest
-
 from distlab.text.bytes import bytes_text
+from distlab.text.printable import printable
 from distlab.text.units import (
     count_text,
     dtype_text,
@@ -15,47 +14,41 @@ from distlab.text.units import (
     value_text,
 )
 
+BYTES = {
+    0: "0 B", 999: "999 B", 1_000: "1.00 kB", 9_640: "9.64 kB", 77_160: "77.2 kB",
+    400_000_000: "400 MB", 999_600: "1.00 MB", 3e15: "3.00 PB",
+}  # fmt: skip
+DURATIONS = {
+    0: "0 µs", 85e-6: "85 µs", 0.0123: "12.3 ms", 4.2: "4.20 s", 59.99: "1 min 00 s",
+    65: "1 min 05 s", 3_900: "1 h 05 min", float("inf"): "unknown",
+}  # fmt: skip
+DTYPES = {
+    "f32": "float32", "bf16": "bfloat16", "s32": "int32", "u8": "uint8", "c64": "complex64",
+    "pred": "bool", "f8e4m3fn": "float8_e4m3fn", "f32+s32": "float32+int32",
+    "float32": "float32", "token": "token",
+}  # fmt: skip
+ESCAPED = {
+    "plain, größer, 大": "plain, größer, 大",
+    "\x1b]0;title\x07": "\\x1b]0;title\\x07",
+    "1. forged\nline\r": "1. forged\\nline\\r",
+    "\u202eright to left\x9b31m": "\\u202eright to left\\x9b31m",
+}
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (9_640, "9.64 kB"), (77_160, "77.2 kB"),
-     (400_000_000, "400 MB"), (999_600, "1.00 MB"), (3e15, "3.00 PB")],
-)  # fmt: skip
-def test_bytes(size: float, text: str) -> None:
-    assert bytes_text(size) == text
 
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 µs"), (85e-6, "85 µs"), (0.0123, "12.3 ms"), (4.2, "4.20 s"), (59.99, "1 min 00 s"),
-     (65, "1 min 05 s"), (3_900, "1 h 05 min"), (float("inf"), "unknown")],
-)  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
-
-
-def test_rates_shares_counts_and_values() -> None:
-    assert rate_text(0.25) == "0.25"
-    assert rate_text(84.1) == "84.1"
-    assert rate_text(6_250) == "6\u202f250"
+def test_numbers_have_units_that_people_read() -> None:
+    assert {size: bytes_text(size) for size in BYTES} == BYTES
+    assert {seconds: duration_text(seconds) for seconds in DURATIONS} == DURATIONS
+    assert {name: dtype_text(name) for name in DTYPES} == DTYPES
+    assert [rate_text(rate) for rate in (0.25, 84.1, 6_250)] == ["0.25", "84.1", "6\u202f250"]
     assert count_text(1_234_567) == "1\u202f234\u202f567"
     assert share_text(0.634) == "63 %"
     assert share_text(float("nan")) == "unknown"
     assert value_text(0.042134) == "0.04213"
 
 
-@pytest.mark.parametrize(
-    ("xla", "numpy"),
-    [("f32", "float32"), ("bf16", "bfloat16"), ("s32", "int32"), ("u8", "uint8"),
-     ("c64", "complex64"), ("pred", "bool"), ("f8e4m3fn", "float8_e4m3fn"),
-     ("f32+s32", "float32+int32"), ("float32", "float32"), ("token", "token")],
-)  # fmt: skip
-def test_types_have_numpys_names(xla: str, numpy: str) -> None:
-    assert dtype_text(xla) == numpy
-
-
-def test_labels_of_strangers_are_one_line_without_mathematics() -> None:
+def test_texts_of_strangers_are_one_line_without_commands() -> None:
     assert plain("a\nb\x00") == "a b "
     assert "$$" not in plain("$$x$$")
     assert plain("x" * 100, 11) == "xxxxx…xxxxx"
     assert plain("<b>bold</b>") == "<b>bold</b>"
+    assert {text: printable(text) for text in ESCAPED} == ESCAPED

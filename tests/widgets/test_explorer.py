@@ -33,21 +33,17 @@ def sizes_of(html: str) -> list[str]:
     return re.findall(r"<span style='[^']*'>([^<]*)</span>", html)
 
 
-def test_partial_and_empty_replicas_are_marked(notebook: FakeNotebook) -> None:
-    explorer = opened(replicas=4, batch=6, examples=11)
-    shown = page(explorer).picture
-    assert sizes_of(shown) == ["2", "2", "2", "2", "2", "1 of 2", "empty", "empty"]
-    assert "from example 6 on" in shown
-    assert "Step 1 (last)" in shown
-
-
 def test_a_choice_is_answered_and_left_in_the_notebook(notebook: FakeNotebook) -> None:
-    explorer = opened(replicas=2, batch=4, examples=4)
-    _answer(page(explorer), {"kind": "choose", "name": "replicas", "value": 16}, [])
-    assert page(explorer).chosen["replicas"] == 16
-    assert sizes_of(page(explorer).picture)[:6] == ["1", "1", "1", "1", "empty", "empty"]
-    assert sizes_of(notebook.newest()["text/html"]) == sizes_of(page(explorer).picture)
-    assert "4 examples, batches of 4, over 16 replicas: 1 step," in notebook.newest()["text/plain"]
+    explorer = opened(replicas=4, batch=6, examples=11)
+    shown = page(explorer)
+    assert sizes_of(shown.picture) == ["2", "2", "2", "2", "2", "1 of 2", "empty", "empty"]
+    assert "from example 6 on" in shown.picture
+    assert "Step 1 (last)" in shown.picture
+    _answer(shown, {"kind": "choose", "name": "replicas", "value": 16}, [])
+    assert shown.chosen["replicas"] == 16
+    assert sizes_of(shown.picture)[8:13] == ["1", "1", "1", "empty", "empty"]
+    assert sizes_of(notebook.newest()["text/html"]) == sizes_of(shown.picture)
+    assert "11 examples, batches of 6, over 16 replicas: 2 steps" in notebook.newest()["text/plain"]
 
 
 def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook) -> None:
@@ -61,58 +57,39 @@ def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook)
     assert "one copy on one device, 4.00 MB in all." in page(explorer).picture
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
+def test_an_invalid_choice_shows_its_error_and_changes_nothing(notebook: FakeNotebook) -> None:
+    explorer = opened()
+    shown, before, answered = page(explorer), explorer.choices, page(explorer).answered
+    invalid: tuple[tuple[str, Any, str], ...] = (
         ("replicas", 17, "replicas must be a whole number from 1 to 16, got 17"),
-        ("replicas", None, "replicas must be a whole number from 1 to 16, got None"),
         ("shape", "<img src=x>", "got &#x27;&lt;img src"),
         ("policy", ["OFF"], "policy must be one of"),
         ("__class__", 1, "There is no choice named"),
-    ],
-)
-def test_an_invalid_choice_shows_its_error_and_changes_nothing(
-    notebook: FakeNotebook, name: str, value: Any, message: str
-) -> None:
-    explorer = opened()
-    before, answered = explorer.choices, page(explorer).answered
-    _answer(page(explorer), {"kind": "choose", "name": name, "value": value}, [])
-    assert explorer.choices == before
-    assert message in page(explorer).picture
-    assert page(explorer).answered == answered + 1
+    )
+    for done, (name, value, message) in enumerate(invalid, 1):
+        _answer(shown, {"kind": "choose", "name": name, "value": value}, [])
+        assert explorer.choices == before
+        assert message in shown.picture
+        assert shown.answered == answered + done
+    for content in ({}, {"kind": "choose"}, {"kind": "press", "loop": 1}):
+        _answer(shown, content, [])
+        assert shown.answered == answered + len(invalid)
+    with pytest.raises(ArgumentValueError, match="Choose 4"):
+        opened(strategy="MultiWorkerMirroredStrategy", replicas=3)
 
 
-@pytest.mark.parametrize("content", [{}, {"kind": "choose"}, {"kind": "press", "loop": 1}])
-def test_whatever_else_a_page_sends_does_nothing(
-    notebook: FakeNotebook, content: dict[str, Any]
-) -> None:
-    explorer = opened()
-    answered = page(explorer).answered
-    _answer(page(explorer), content, [])
-    assert page(explorer).answered == answered
-
-
-@pytest.mark.parametrize(
-    ("choices", "text"),
-    [
+def test_sanitizers_let_every_picture_pass(notebook: FakeNotebook) -> None:
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"policy": "FROM FUNCTION"}, "each replica&#x27;s batches of 64"),
         ({"strategy": "MultiWorkerMirroredStrategy"}, "over 8 replicas of 2 workers"),
         ({"strategy": "OneDeviceStrategy"}, "over 1 replica: "),
         ({"batch": 2000, "examples": 2000, "replicas": 16}, "2\u202f000 examples"),
         ({"shape": ()}, "float32[] takes 4 B"),
-    ],
-)
-def test_sanitizers_let_every_picture_pass(
-    notebook: FakeNotebook, choices: dict[str, Any], text: str
-) -> None:
-    shown = page(opened(**choices)).picture
-    assert text in shown
-    assert {name for name, _ in tags_of(shown)} <= ALLOWED
-
-
-def test_a_wrong_choice_raises() -> None:
-    with pytest.raises(ArgumentValueError, match="Choose 4"):
-        opened(strategy="MultiWorkerMirroredStrategy", replicas=3)
+    )
+    for choices, text in cases:
+        shown = page(opened(**choices)).picture
+        assert text in shown
+        assert {name for name, _ in tags_of(shown)} <= ALLOWED
 
 
 def test_executing_the_cell_again_closes_it(notebook: FakeNotebook) -> None:

@@ -42,10 +42,6 @@ def views() -> list[Any]:
     return [] if _view._open_views is None else _view._open_views.views
 
 
-def test_the_extension_adds_the_magic(shell: Any) -> None:
-    assert shell.find_cell_magic("watch") is not None
-
-
 def test_the_cell_runs_and_its_last_value_comes_back(shell: Any) -> None:
     assert run_watched(shell, "", "a = 20\na + 1\n") == 21
     assert shell.user_ns["a"] == 20
@@ -53,18 +49,14 @@ def test_the_cell_runs_and_its_last_value_comes_back(shell: Any) -> None:
     assert run_watched(shell, "", "") is None
 
 
-def test_it_shows_all_or_the_views_asked_for(shell: Any) -> None:
+def test_views_asked_for_are_there_before_the_cell_runs(shell: Any) -> None:
     run_watched(shell, "", "pass")
-    run_watched(shell, "steps batches steps", "pass")
+    shell.user_ns["count"] = lambda: len(views())
+    assert run_watched(shell, "steps batches steps", "count()") == 2
     assert [view.panes for view in views()] == [
         ("batches", "devices", "reductions"),
         ("rates", "timeline", "batches"),
     ]
-
-
-def test_the_view_is_there_before_the_cell_runs(shell: Any) -> None:
-    shell.user_ns["count"] = lambda: len(views())
-    assert run_watched(shell, "devices", "count()") == 1
 
 
 def test_a_recording_has_the_name_that_the_cell_uses(shell: Any, tmp_path: Path) -> None:
@@ -101,34 +93,28 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
     assert said[1].startswith("distlab: ")
 
 
-@pytest.mark.parametrize("cell", ["await wait()", "async with wait() as a:\n    run.log(a=a)"])
-def test_a_cell_that_awaits_is_refused_before_it_is_recorded(
-    cell: str, shell: Any, tmp_path: Path
-) -> None:
-    with pytest.raises(WatchError, match=r"it can't await outside of a function\. Call dl\.watch"):
-        run_watched(shell, f"--record {tmp_path / 'run'} run", cell)
+def test_a_cell_that_awaits_is_refused_before_it_is_recorded(shell: Any, tmp_path: Path) -> None:
+    for cell in ("await wait()", "async with wait() as a:\n    run.log(a=a)"):
+        with pytest.raises(WatchError, match=r"await outside of a function\. Call dl\.watch"):
+            run_watched(shell, f"--record {tmp_path / 'run'} run", cell)
     assert not (tmp_path / "run").exists()
     assert run_watched(shell, "", "async def later():\n    await wait()\n1") == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("batchs", "%%watch has no option 'batchs'. Did you mean batches?"),
-        ("--recrod runs/x", "Did you mean --record?"),
-        ("everything", "It accepts views (batches, devices, reductions, placement, steps)"),
-        ("--record", "--record needs a folder, such as --record runs/first."),
-        ("--record --overwrite", "--record needs a folder"),
-        ("--batch last", "--batch needs a batch's number, from 0, got 'last'."),
-        ("--overwrite", "--overwrite needs a recording. Add --record and its folder."),
-        ("--record runs/x one two", "%%watch has no option 'two'."),
-        ("--record runs/x 1st", "%%watch has no option '1st'."),
-        ("--record runs/x class", "%%watch has no option 'class'."),
-        ('--record "runs/x', "Close the quotation."),
-    ],
-)
-def test_mistakes_are_named_with_what_is_right(line: str, message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        parse(line)
-    assert message in str(caught.value)
-    assert isinstance(caught.value, UsageError)
+def test_mistakes_are_named_with_what_is_right() -> None:
+    for line, message in {
+        "batchs": "%%watch has no option 'batchs'. Did you mean batches?",
+        "--recrod runs/x": "Did you mean --record?",
+        "everything": "It accepts views (batches, devices, reductions, placement, steps)",
+        "--record": "--record needs a folder, such as --record runs/first.",
+        "--record --overwrite": "--record needs a folder",
+        "--batch last": "--batch needs a batch's number, from 0, got 'last'.",
+        "--overwrite": "--overwrite needs a recording. Add --record and its folder.",
+        "--record runs/x one two": "%%watch has no option 'two'.",
+        "--record runs/x class": "%%watch has no option 'class'.",
+        '--record "runs/x': "Close the quotation.",
+    }.items():
+        with pytest.raises(OptionError) as caught:
+            parse(line)
+        assert message in str(caught.value)
+        assert isinstance(caught.value, UsageError)

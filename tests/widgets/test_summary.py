@@ -26,29 +26,28 @@ def test_an_empty_run_names_the_next_step() -> None:
 
 
 def test_a_run_is_live_until_it_ends() -> None:
-    assert said_of([*beginning(), *steps(3)]).status == "live"
-    assert said_of([*beginning(), *steps(3), ending(3)]).status == "finished"
+    run = [*beginning(), *steps(3)]
+    assert said_of(run).status == "live"
+    assert said_of([*run, ending(3)]).status == "finished"
+    end = RunEnd(time_ns=START_NS + 10**9, status="failed", message="ValueError: no")
+    said = said_of([*run, end])
+    assert said.status == "failed"
+    assert "The run failed: ValueError: no" in said.notes
 
 
-def test_sizes_are_what_was_recorded() -> None:
+def test_a_batch_and_reductions_are_what_was_recorded() -> None:
     said = said_of(whole_run(30), 22)
     assert said.batch == "Batch 22 (of 30 so far, from 0): 29 examples over 8 replicas"
     texts = ["8", "8", "8", "5 of 8", *["empty"] * 4]
     assert said.sizes == [(f"CPU:{replica}", text) for replica, text in enumerate(texts)]
-
-
-def test_reductions_on_several_lines_of_a_program_are_one_kind() -> None:
-    assert said_of(whole_run(30)).reductions == [
+    assert said.reductions == [
         "all-reduce inside train_step: 30 times 9.64 kB",
         "reduce MEAN from Python: 30 times 4 B",
     ]
-
-
-def test_a_failed_run_names_its_error() -> None:
-    end = RunEnd(time_ns=START_NS + 10**9, status="failed", message="ValueError: no")
-    said = said_of([*beginning(), *steps(3), end])
-    assert said.status == "failed"
-    assert "The run failed: ValueError: no" in said.notes
+    lines = said.lines()
+    assert lines[0] == "distlab: made-up, finished, 30 steps with 1\u202f885 examples"
+    assert [line.split()[0] for line in lines[2:10]] == [f"CPU:{n}" for n in range(8)]
+    assert "Simulated devices: they share the cores of one machine." in lines
 
 
 def test_lost_events_are_noted() -> None:
@@ -57,13 +56,6 @@ def test_lost_events_are_noted() -> None:
     folds.lost = 1_200
     notes = summarize(folds, folds.batch(), Watch.panes).notes
     assert notes[-1] == "1\u202f200 events lost; no number here includes them"
-
-
-def test_lines_have_a_row_for_each_replica() -> None:
-    lines = said_of(whole_run(30)).lines()
-    assert lines[0] == "distlab: made-up, finished, 30 steps with 1\u202f885 examples"
-    assert [line.split()[0] for line in lines[2:10]] == [f"CPU:{n}" for n in range(8)]
-    assert "Simulated devices: they share the cores of one machine." in lines
 
 
 @pytest.mark.parametrize(
