@@ -104,40 +104,33 @@ def batch(strategy: dl.Strategy, examples: int) -> Any:
     return next(iter(strategy.experimental_distribute_dataset(dl.data.Dataset.from_tensors(rows))))
 
 
-def declared(function: Function, examples: int) -> Any:
+def declared(functions: dict[str, Function], examples: int) -> Any:
     """Returns what a step declares as the same on all replicas, of the weights' part."""
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
 
     def step(w: Any, x: Any) -> Any:
-        of_weights, _ = function(w, x)
-        return dl.Mirrored(of_weights)
+        return {name: dl.Mirrored(function(w, x)[0]) for name, function in functions.items()}
 
     return strategy.run(step, args=(W, batch(strategy, examples)))
 
 
-@pytest.mark.parametrize("examples", [PARTIAL, WITH_AN_EMPTY_ONE])
-@pytest.mark.parametrize("name", ALIKE)
-def test_what_needs_no_rows_is_the_same_on_all_replicas(name: str, examples: int) -> None:
-    result = declared(ALIKE[name], examples)
-    assert isinstance(result, dl.Mirrored)
-    for part in result.values:
-        np.testing.assert_allclose(part, 2 * W, rtol=1e-6)
+def test_what_needs_no_rows_is_the_same_on_all_replicas() -> None:
+    for examples in (PARTIAL, WITH_AN_EMPTY_ONE):
+        for name, result in declared(ALIKE, examples).items():
+            assert isinstance(result, dl.Mirrored), name
+            for part in result.values:
+                np.testing.assert_allclose(part, 2 * W, rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("examples", [FULL, PARTIAL])
 @pytest.mark.parametrize("name", APART)
-def test_what_rows_or_their_number_decide_is_refused(name: str, examples: int) -> None:
-    if "shapes" in name and examples == FULL:  # one program, which all replicas run
-        declared(APART[name], examples)
-        return
+def test_what_rows_or_their_number_decide_is_refused(name: str) -> None:
+    if "shapes" in name:  # one program at a full batch, which all replicas run
+        declared({name: APART[name]}, FULL)
     with pytest.raises(StructureError, match="it may differ between them"):
-        declared(APART[name], examples)
+        declared({name: APART[name]}, PARTIAL)
 
 
-@pytest.mark.parametrize("examples", [FULL, PARTIAL])
-def test_gradients_of_a_jitted_function_train_a_model_with_its_random_stream(
-    examples: int,
-) -> None:
+def test_a_jitted_gradient_trains_a_model_with_its_stream() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
     layer = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
     model = nnx.Sequential(layer, nnx.Dropout(0.5, rngs=nnx.Rngs(1)))
@@ -154,7 +147,7 @@ def test_gradients_of_a_jitted_function_train_a_model_with_its_random_stream(
         nnx.update(model, jax.tree.map(lambda p, g: p - 0.1 * g, nnx.state(model, nnx.Param), sums))
 
     before = layer.kernel.get_value()
-    strategy.run(step, args=(model, batch(strategy, examples)))
+    strategy.run(step, args=(model, batch(strategy, PARTIAL)))
     after = layer.kernel.get_value()
     assert np.isfinite(after).all()
     assert not np.array_equal(before, after)

@@ -53,25 +53,16 @@ SUMS: dict[str, tuple[Callable[[Any], Any], float]] = {
 }
 
 
-@pytest.mark.parametrize("rows", [3, 5, 7, 8])
-@pytest.mark.parametrize("name", SUMS)
-def test_psum_adds_each_replica_s_own_number(
-    strategy: dl.Strategy, options: dl.RunOptions, name: str, rows: int
-) -> None:
-    function, factor = SUMS[name]
-    total = strategy.run(function, (_rows(strategy, rows),), options=options)
-    assert _values(total) == [rows * factor] * REPLICAS
-
-
-@pytest.mark.parametrize("rows", [3, 5, 8])
-def test_psum_of_1_is_the_number_of_replicas(
-    strategy: dl.Strategy, options: dl.RunOptions, rows: int
-) -> None:
+def test_psum_adds_each_replica_s_own_number(strategy: dl.Strategy, options: dl.RunOptions) -> None:
     def step(x: Any) -> Any:
-        return x.sum() * 0 + len(range(jax.lax.psum(1, AXIS)))
+        of_one = x.sum() * 0 + len(range(jax.lax.psum(1, AXIS)))
+        return of_one, {name: function(x) for name, (function, _) in SUMS.items()}
 
-    total = strategy.run(step, (_rows(strategy, rows),), options=options)
-    assert _values(total) == [REPLICAS] * REPLICAS
+    for rows in (3, 7, 8):
+        of_one, totals = strategy.run(step, (_rows(strategy, rows),), options=options)
+        assert _values(of_one) == [REPLICAS] * REPLICAS
+        for name, (_, factor) in SUMS.items():
+            assert _values(totals[name]) == [rows * factor] * REPLICAS, name
 
 
 def test_psum_inside_of_jit_adds_each_replica_s_own_number(strategy: dl.Strategy) -> None:
@@ -84,44 +75,45 @@ AGGREGATIONS: dict[str, Callable[[list[int]], float]] = {
     "MEAN": lambda rows: sum(rows) / REPLICAS,
     "ONLY_FIRST_REPLICA": lambda rows: rows[0],
 }
+SIGNS = {"assign": 1, "assign_add": 1, "assign_sub": -1}
 
 
-@pytest.mark.parametrize("rows", [3, 5, 7])
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("verb", ["assign", "assign_add", "assign_sub"])
-def test_an_assigned_number_is_aggregated(
-    strategy: dl.Strategy, options: dl.RunOptions, aggregation: str, verb: str, rows: int
-) -> None:
+def test_an_assigned_number_is_aggregated(strategy: dl.Strategy, options: dl.RunOptions) -> None:
     with strategy.scope():
-        v = dl.Variable(0.0, aggregation=dl.VariableAggregation[aggregation])
+        variables = {
+            (verb, name): dl.Variable(0.0, aggregation=dl.VariableAggregation[name])
+            for verb in SIGNS
+            for name in AGGREGATIONS
+        }
 
     def step(x: Any) -> None:
-        getattr(v, verb)(x.shape[0])
+        for (verb, _), v in variables.items():
+            getattr(v, verb)(x.shape[0])
 
-    strategy.run(step, (_rows(strategy, rows),), options=options)
-    sign = -1 if verb == "assign_sub" else 1
-    value = sign * AGGREGATIONS[aggregation](_per_replica(rows))
-    assert [float(copy) for copy in v.values] == [value] * REPLICAS
+    for rows in (3, 7):
+        for v in variables.values():
+            v.assign(0.0)
+        assert strategy.run(step, (_rows(strategy, rows),), options=options) is None
+        for (verb, name), v in variables.items():
+            value = SIGNS[verb] * AGGREGATIONS[name](_per_replica(rows))
+            assert [float(copy) for copy in v.values] == [value] * REPLICAS, (verb, name)
 
 
-@pytest.mark.parametrize("rows", [7, 8])
-def test_a_sum_of_python_numbers_is_refused(
-    strategy: dl.Strategy, options: dl.RunOptions, rows: int
-) -> None:
+def test_a_sum_of_python_numbers_is_refused(strategy: dl.Strategy, options: dl.RunOptions) -> None:
     with strategy.scope():
         v = dl.Variable(0.0, aggregation=dl.VariableAggregation.SUM)
 
     def step(x: Any) -> None:
         v.assign(x.shape[0])
 
-    with pytest.raises(dl.errors.ValueShapeError, match="the same on all replicas, so its SUM"):
-        strategy.run(step, (_rows(strategy, rows),), options=options)
+    for rows in (7, 8):
+        with pytest.raises(dl.errors.ValueShapeError, match="the same on all replicas, so its SUM"):
+            strategy.run(step, (_rows(strategy, rows),), options=options)
     assert float(v) == 0
 
 
-@pytest.mark.parametrize("rows", [3, 5, 7])
 def test_merge_call_reduces_each_replica_s_own_number(
-    strategy: dl.Strategy, options: dl.RunOptions, rows: int
+    strategy: dl.Strategy, options: dl.RunOptions
 ) -> None:
     def step(x: Any) -> Any:
         def total(strategy: dl.Strategy, own: Any) -> Any:
@@ -129,31 +121,19 @@ def test_merge_call_reduces_each_replica_s_own_number(
 
         return dl.get_replica_context().merge_call(total, (x.shape[0],))
 
-    total = strategy.run(step, (_rows(strategy, rows),), options=options)
-    assert set(_values(total)) == {rows}
+    for rows in (3, 7):
+        total = strategy.run(step, (_rows(strategy, rows),), options=options)
+        assert set(_values(total)) == {rows}
 
 
-@pytest.mark.parametrize("rows", [3, 5, 7])
 def test_replicas_of_some_shapes_alone_may_print(
-    strategy: dl.Strategy, options: dl.RunOptions, rows: int, capsys: pytest.CaptureFixture[str]
+    strategy: dl.Strategy, options: dl.RunOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def step(x: Any) -> None:
         if x.shape[0] == 1:
             jax.debug.print("{}", x)
 
-    strategy.run(step, (_rows(strategy, rows),), options=options)
-    jax.effects_barrier()
-    assert len(capsys.readouterr().out.split("\n")) - 1 == _per_replica(rows).count(1)
-
-
-@pytest.mark.parametrize("rows", [3, 5])
-def test_a_step_may_return_and_change_nothing(
-    strategy: dl.Strategy, options: dl.RunOptions, rows: int
-) -> None:
-    seen: list[int] = []
-
-    def step(x: Any) -> None:
-        seen.append(x.shape[0])
-
-    assert strategy.run(step, (_rows(strategy, rows),), options=options) is None
-    assert set(seen) == set(_per_replica(rows))
+    for rows in (3, 7):
+        strategy.run(step, (_rows(strategy, rows),), options=options)
+        jax.effects_barrier()
+        assert len(capsys.readouterr().out.split("\n")) - 1 == _per_replica(rows).count(1)
