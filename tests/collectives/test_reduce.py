@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import ContextError, ValueShapeError
-from distlab.values.distributed import Mirrored, stack
+from distlab.values.distributed import stack
 from tests.listening import listening
 
 
@@ -29,7 +29,7 @@ def _one_device() -> dl.OneDeviceStrategy:
     return dl.OneDeviceStrategy("CPU:1")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any), seed=st.integers(0, 9)
 )
@@ -56,25 +56,6 @@ def test_nests_and_large_values() -> None:
     assert float(result["large"].min()) == float(result["small"].max()) == 3.0
 
 
-def test_values_that_are_the_same_everywhere() -> None:
-    s = _strategy(3)
-    with s.scope():
-        v = dl.Variable([3.0, 4.0])
-    np.testing.assert_array_equal(s.reduce("MEAN", v, axis=None), [3, 4])
-    np.testing.assert_array_equal(s.reduce("MEAN", jnp.ones(2), axis=None), [1, 1])
-    assert float(s.reduce("SUM", Mirrored(v.storage.array), axis=0)) == 21.0
-    with pytest.raises(ValueShapeError, match="plain"):
-        s.reduce("SUM", jnp.ones(2), axis=None)
-    assert float(dl.OneDeviceStrategy("CPU:0").reduce("SUM", jnp.ones(2), axis=0)) == 2.0
-
-
-@pytest.mark.parametrize("axis", [1, -2, 1.5, "0", True])
-def test_an_axis_that_does_not_exist_is_refused(axis: object) -> None:
-    s = _strategy()
-    with pytest.raises(ValueShapeError, match="axis"):
-        s.reduce("SUM", stack([jnp.ones(3)] * 2, s.mesh), axis=axis)
-
-
 def test_a_reduction_is_an_event() -> None:
     s = _strategy()
     x = stack([jnp.ones(3)] * 2, s.mesh)
@@ -86,7 +67,7 @@ def test_a_reduction_is_an_event() -> None:
     assert event.strategy == s.number
 
 
-@pytest.mark.parametrize("make", [_strategy, _central, _one_device])
+@pytest.mark.parametrize("make", [_strategy, _one_device])
 def test_a_mean_of_integers_is_a_fraction_on_any_strategy(
     make: Callable[[], dl.Strategy],
 ) -> None:
@@ -103,7 +84,7 @@ def test_a_plain_value_with_an_axis_counts_once_for_each_replica() -> None:
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
-def test_copies_that_replicas_assigned_alone_are_reduced_and_gathered_each(eagerly: bool) -> None:
+def test_copies_assigned_alone_are_reduced_and_gathered(eagerly: bool) -> None:
     s = _strategy(3)
     with s.scope():
         weight = dl.Variable([1.0, 2.0])
@@ -119,7 +100,7 @@ def test_copies_that_replicas_assigned_alone_are_reduced_and_gathered_each(eager
     assert s.gather(weight, axis=0).tolist() == [1.0, 2.0, 2.0, 4.0, 3.0, 6.0]
 
 
-def test_gather_of_a_variable_joins_its_copies_and_one_copy_is_its_own() -> None:
+def test_gather_of_a_variable_joins_its_copies() -> None:
     on_read = dl.VariableSynchronization.ON_READ
     for s, joined in ((_strategy(), [1.0, 2.0, 1.0, 2.0]), (_central(), [1.0, 2.0])):
         with s.scope():
@@ -148,7 +129,7 @@ def test_the_sum_of_one_copy_for_all_replicas_is_ambiguous() -> None:
         s.reduce("SUM", shared, axis=None)
 
 
-def test_a_number_of_python_that_run_returned_is_told_how_to_be_one_of_each_replica() -> None:
+def test_reduce_of_a_python_number_names_jnp_asarray() -> None:
     s = _strategy(2)
     rows = jnp.zeros((3, 2))
     plain = s.run(lambda x: x.shape[0], args=(rows,))

@@ -15,9 +15,6 @@ STRATEGIES = {
     "pairs": lambda: dl.MirroredStrategy(
         ["CPU:0", "CPU:1"], cross_device_ops=dl.HierarchicalCopyAllReduce()
     ),
-    "all-reduce": lambda: dl.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=dl.NcclAllReduce()
-    ),
 }
 CORRECT = [np.array([True, True, False]), np.array([True, False, False])]
 

@@ -82,7 +82,7 @@ def test_pieces_come_with_the_number_of_their_replica(mesh: ReplicaMesh) -> None
     assert first_piece(rows).tolist() == [[0, 1]]
 
 
-def test_an_array_without_a_mesh_is_the_piece_of_the_first_replica() -> None:
+def test_an_array_without_a_mesh_is_the_first_replicas_piece() -> None:
     array = jnp.arange(3)
     assert pieces(array) == [(0, array)]
 

@@ -28,34 +28,6 @@ def setting_the_strategy_inside_a_scope(w: World) -> None:
         dl.experimental_set_strategy(None)
 
 
-@misuse(errors.ContextError, "must be called in cross-replica", "reduce", "Call it outside")
-def reduce_in_a_replica_function(w: World) -> None:
-    w.strategy.run(lambda a: w.strategy.reduce("SUM", a, axis=None), args=(w.x,))
-
-
-@misuse(errors.ContextError, "must be called in cross-replica", "scope()", "Call it outside")
-def a_scope_in_a_replica_function(w: World) -> None:
-    def step() -> None:
-        with w.strategy.scope():
-            pass
-
-    w.strategy.run(step)
-
-
-@misuse(errors.ContextError, "outside of the replica function", "all_reduce", "get_replica_context")
-def a_replica_context_kept_for_later(w: World) -> None:
-    kept: list[dl.ReplicaContext] = []
-    w.strategy.run(lambda: kept.append(dl.get_replica_context()))
-    kept[0].all_reduce("SUM", 1.0)
-
-
-@misuse(errors.ContextError, "outside of the replica function", "replica_id", "Return the number")
-def the_number_of_a_replica_asked_for_later(w: World) -> None:
-    kept: list[dl.ReplicaContext] = []
-    w.strategy.run(lambda: kept.append(dl.get_replica_context()))
-    _ = kept[0].replica_id_in_sync_group
-
-
 @misuse(errors.ContextError, "All replicas must", "merge_call", "in every replica")
 def an_eager_merge_call_that_only_some_replicas_come_to(w: World) -> None:
     def step(a: jax.Array) -> jax.Array:

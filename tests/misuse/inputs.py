@@ -69,13 +69,6 @@ def datasets_of_different_structures(w: World) -> None:
     next(iter(w.strategy.distribute_datasets_from_function(dataset, options)))
 
 
-@misuse(errors.OutOfRangeError, "dataset ended after", "3 batches", "repeat() on the dataset")
-def get_next_after_the_end(w: World) -> None:
-    iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
-    for _ in range(4):
-        iterator.get_next()
-
-
 @misuse(errors.IteratorContextError, "can't be called inside", "one replica", "next(iterator)")
 def the_next_batch_inside_a_replica_function(w: World) -> None:
     iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))

@@ -28,13 +28,6 @@ def a_metric_logged_in_a_step(w: World) -> None:
         w.strategy.run(lambda a: run.log(loss=a.sum()), args=(w.x,))
 
 
-@misuse(errors.RecordError, "until it is closed", "'run' is", "inside the with block")
-def a_metric_logged_after_the_end(w: World) -> None:
-    with dl.record(w.folder / "run") as run:
-        pass
-    run.log(loss=1.0)
-
-
 @misuse(errors.NotARunError, "that distlab.record wrote", "does not exist", "Name the folder")
 def a_run_that_is_not_there(w: World) -> None:
     dl.Run.open(w.folder / "none")
@@ -47,12 +40,3 @@ def a_damaged_run(w: World) -> None:
     (file,) = (w.folder / "run").glob("*.sqlite*")
     file.write_bytes(b"nothing of that kind" * 400)
     dl.Run.open(w.folder / "run")
-
-
-@misuse(errors.RecordError, "was closed", "/run was", "Open it again")
-def a_run_read_after_it_was_closed(w: World) -> None:
-    with dl.record(w.folder / "run"):
-        pass
-    run = dl.Run.open(w.folder / "run")
-    run.close()
-    list(run.events())

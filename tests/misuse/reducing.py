@@ -10,11 +10,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'max'", "combine the components")
-def a_maximum(w: World) -> None:
-    w.strategy.reduce("max", w.x, axis=None)
-
-
 @misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "PerReplica(4", "or its name")
 def the_value_before_the_op(w: World) -> None:
     w.strategy.reduce(w.x, "SUM", axis=None)

@@ -12,16 +12,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ValueShapeError, "must be a tuple or list", "PerReplica", "write args=(x,)")
-def one_argument_without_a_tuple(w: World) -> None:
-    w.strategy.run(lambda a: a, args=w.x)
-
-
-@misuse(errors.ValueShapeError, "kwargs must be a dict", "got a list", "kwargs={'name': value}")
-def named_arguments_in_a_list(w: World) -> None:
-    w.strategy.run(lambda a: a, kwargs=[1])  # type: ignore[arg-type]
-
-
 @misuse(errors.StructureError, "each of 4 replicas", "PerReplica(2 x", "make it with the str")
 def a_value_of_another_strategy(w: World) -> None:
     x = w.other().experimental_distribute_values_from_function(lambda _: jnp.ones(2))
@@ -110,10 +100,3 @@ def jit_around_a_function_that_uses_a_variable(w: World) -> None:
 def jit_around_an_eager_function(w: World) -> None:
     eager = dl.RunOptions(run_eagerly=True)
     jax.jit(lambda x: w.strategy.run(lambda a: a * 2, args=(x,), options=eager))(w.x)
-
-
-@misuse(errors.DonatedError, "donated to an earlier call", "a: float32[2]", "result of that call")
-def an_argument_that_was_given_away(w: World) -> None:
-    mine = w.strategy.run(lambda a: a + 1, args=(w.x,))
-    w.strategy.run(lambda a: a * 2, args=(mine,), options=dl.RunOptions(donate_argnums=0))
-    w.strategy.run(lambda a: a * 3, args=(mine,))

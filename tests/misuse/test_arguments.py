@@ -7,7 +7,6 @@ the fingers makes are left to Python and JAX.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -290,20 +289,6 @@ ROWS_OF: Final[dict[str, dict[str, Call]]] = {
 
 
 CASES: Final = [(kind, name) for kind, calls in ROWS_OF.items() for name in calls]
-
-
-@pytest.fixture(scope="module")
-def used_world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """One world for all rows."""
-    return World(tmp_path_factory.mktemp("misuse"))
-
-
-@pytest.fixture
-def world(used_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The world, in a folder of the row's own."""
-    monkeypatch.chdir(tmp_path)
-    used_world.folder = tmp_path
-    return used_world
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)

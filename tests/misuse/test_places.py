@@ -147,12 +147,6 @@ VERBS: Final[dict[str, Row]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def used_world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """One world for all verbs."""
-    return World(tmp_path_factory.mktemp("places"))
-
-
 def _sum(value: Any) -> float | None:
     """Returns the sum of a value's first array on the first replica; None while JAX traces."""
     leaf = dl.nest.flatten(value)[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import distlab as dl
@@ -19,8 +17,7 @@ def _name(case: Misuse) -> str:
 
 
 @pytest.mark.parametrize("case", PROGRAMS, ids=_name)
-def test_misuse_gets_a_typed_error_and_does_no_harm(case: Misuse, tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_misuse_gets_a_typed_error_and_does_no_harm(case: Misuse, world: World) -> None:
     with pytest.raises(case.error) as caught:
         case.program(world)
     assert type(caught.value) is case.error

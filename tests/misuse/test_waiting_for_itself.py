@@ -16,7 +16,7 @@ from tests.strategies.parameter_servers import strategy_of
 pytestmark = pytest.mark.timeout(240)  # no misuse may hang
 
 
-def test_a_scheduled_function_can_fetch_only_a_result_that_is_there() -> None:
+def test_a_scheduled_function_fetches_only_ready_results() -> None:
     coordinator = ClusterCoordinator(strategy_of(1, workers=1))
     result = coordinator.schedule(abs, (-3,))
     assert coordinator.schedule(lambda: result.fetch() + 1).fetch() == 4

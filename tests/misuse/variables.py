@@ -80,8 +80,3 @@ def an_addition_to_an_on_read_sum_from_outside(w: World) -> None:
 @misuse(errors.ValueShapeError, "no common value", "own has a copy", "give it an aggregation")
 def the_value_of_copies_without_aggregation(w: World) -> None:
     w.own.read_value()
-
-
-@misuse(errors.ContextError, "Use a variable under", "(CPU:0, CPU:1)", "that made it")
-def an_assignment_under_another_strategy(w: World) -> None:
-    w.other().run(lambda: w.weights.assign(jnp.zeros(2)))

@@ -18,7 +18,7 @@ from tests.processes.cluster import run_workers
 pytestmark = pytest.mark.usefixtures("own_sigterm")
 
 
-def test_a_signal_stops_before_the_next_step_and_again_after_grace() -> None:
+def test_a_signal_stops_before_the_next_step() -> None:
     point = StopPoint(None, None)
     assert [point.begin() for _ in range(3)] == [False, False, False]
     os.kill(os.getpid(), signal.SIGTERM)
@@ -41,7 +41,7 @@ def test_an_error_of_the_users_function_is_raised_in_the_loop() -> None:
         loop()
 
 
-def test_sigterm_is_heard_in_the_main_thread_alone_and_given_back() -> None:
+def test_sigterm_is_watched_in_the_main_thread_alone() -> None:
     (error,) = on_all([watch_for_sigterm])
     assert isinstance(error, ContextError)
     before = signal.getsignal(signal.SIGTERM)
@@ -61,7 +61,7 @@ def test_a_watcher_sees_a_signal_that_comes_after_it_was_made() -> None:
     first.block_until_worker_exit()
 
 
-def test_all_watchers_say_which_worker_it_is_and_wait_until_it_has_ended() -> None:
+def test_all_watchers_name_the_worker_and_wait_for_its_end() -> None:
     program = """
     import os, signal, threading
     import distlab as dl

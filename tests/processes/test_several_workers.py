@@ -138,7 +138,7 @@ def test_components_may_differ_in_length_between_workers(outcomes: list[Outcome]
         assert math.isclose(outcome.shown["ragged"][0], 4.0 * index)
 
 
-def test_what_does_not_fit_the_other_workers_is_told(outcomes: list[Outcome]) -> None:
+def test_what_does_not_fit_the_other_workers_is_refused(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         assert "shapes differ: [2, 2], [2]" in outcome.shown["rank"]
     assert outcomes[0].shown["variable"] is None
@@ -155,7 +155,7 @@ def test_an_error_in_an_eager_function_is_raised_by_all(
     assert text.endswith("ValueError: bad batch")
 
 
-def test_eager_functions_at_different_collectives_are_told(outcomes: list[Outcome]) -> None:
+def test_eager_functions_at_different_collectives_raise(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         kind, text = outcome.shown["eager uneven"]
         assert kind == "ContextError"

@@ -56,7 +56,7 @@ print(float(weight))
     assert finish(program, "-W", "error") == (0, "5.0\n")
 
 
-def test_a_signal_handler_that_runs_a_step_is_refused_amid_another() -> None:
+def test_a_signal_handlers_step_amid_another_is_refused() -> None:
     program = (
         HEAD
         + """

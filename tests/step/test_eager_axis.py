@@ -128,7 +128,7 @@ def moved(rows: jax.Array) -> jax.Array:
     return lax.scan(lambda c, _: (c * 2 + number(), None), rows, length=2)[0]
 
 
-def test_a_compiled_function_that_reads_the_number_alone_takes_any_shapes(
+def test_a_jitted_function_with_the_number_takes_any_shapes(
     strategy: dl.Strategy,
 ) -> None:
     """Each replica computes by itself, with its number in place of the first one's."""

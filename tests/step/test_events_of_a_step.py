@@ -21,7 +21,7 @@ def _mean(v: jax.Array) -> jax.Array:
     return mean
 
 
-def test_each_step_names_its_program_and_how_many_examples_it_was_given() -> None:
+def test_each_step_names_its_program_and_examples() -> None:
     s = _strategy()
     data = dl.data.Dataset.from_tensor_slices(np.ones((10, 2), np.float32)).batch(8)
     with listening() as heard:
@@ -81,7 +81,7 @@ def test_a_strategy_names_its_devices() -> None:
     assert event.devices == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
 
 
-def test_batches_left_on_the_host_are_told_as_they_are_put_on_the_devices() -> None:
+def test_copies_of_host_batches_are_events() -> None:
     s = _strategy()
     data = dl.data.Dataset.from_tensor_slices(np.arange(64, dtype=np.float32).reshape(16, 4))
     options = dl.InputOptions(experimental_fetch_to_device=False)
@@ -96,7 +96,7 @@ def test_batches_left_on_the_host_are_told_as_they_are_put_on_the_devices() -> N
     assert mean.values[0].tolist() == [92.0, 94.0, 96.0, 98.0]
 
 
-def test_values_of_a_function_are_told_as_they_are_put_on_the_devices() -> None:
+def test_copies_of_function_values_are_events() -> None:
     s = _strategy()
 
     def own(context: dl.ValueContext) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_values_of_a_function_are_told_as_they_are_put_on_the_devices() -> None:
     assert (one.bytes, one.copies) == (4 * 2 * 3 * 4, 4)
 
 
-def test_a_state_that_comes_back_mirrored_is_no_reason_to_compile() -> None:
+def test_a_mirrored_state_is_not_compiled_again() -> None:
     s = _strategy()
 
     def step(w: jax.Array, ids: jax.Array) -> dl.Mirrored:

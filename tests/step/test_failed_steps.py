@@ -65,7 +65,7 @@ print(returned, counted.numpy())
 
 
 @pytest.mark.parametrize("verb", ["run", "reduce"])
-def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: str) -> None:
+def test_a_later_call_raises_an_earlier_steps_error(verb: str) -> None:
     done = own_process.run(
         PROGRAM, verb, "assigned", "seen"
     )  # JAX tells the error again when the process ends
@@ -76,9 +76,7 @@ def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: 
 
 
 @pytest.mark.parametrize(("verb", "seen"), [("run", "seen"), ("reduce", "unseen")])
-def test_of_a_step_that_assigned_no_variable_a_later_call_warns_and_goes_on(
-    verb: str, seen: str
-) -> None:
+def test_a_later_call_warns_of_a_step_without_assignments(verb: str, seen: str) -> None:
     done = own_process.run(PROGRAM, verb, "returned", seen)
     returned = 3 * in_flight.LIMIT
     counted = 1 + (returned if verb == "run" else 0)
@@ -87,7 +85,7 @@ def test_of_a_step_that_assigned_no_variable_a_later_call_warns_and_goes_on(
     assert done.stdout.splitlines() == [*handled, told, f"{returned} {counted}.0"], done.stderr
 
 
-def test_the_error_of_a_step_that_no_call_told_is_told_at_the_end(
+def test_an_unreported_step_error_is_printed_at_exit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(in_flight, "end_threads", lambda: None)

@@ -156,7 +156,7 @@ def test_a_nested_step_is_compiled_once_and_updates_its_variable() -> None:
     assert len(heard.of(events.Step)) == 20
 
 
-def test_the_third_compilation_for_one_call_each_names_what_changes() -> None:
+def test_the_third_compilation_in_a_row_names_the_change() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     x = strategy.replicate(np.float32(1))
 
@@ -171,7 +171,7 @@ def test_the_third_compilation_for_one_call_each_names_what_changes() -> None:
     train(4.0)  # once is enough: another warning would be an error here
 
 
-def test_a_new_array_at_each_call_is_warned_of_and_a_new_variable_is_not() -> None:
+def test_a_new_array_per_call_warns_a_new_variable_does_not() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         variables = [dl.Variable(0.0) for _ in range(5)]
@@ -186,7 +186,7 @@ def test_a_new_array_at_each_call_is_warned_of_and_a_new_variable_is_not() -> No
         cache.of(closing_over(jnp.zeros(2)))
 
 
-def test_other_functions_and_used_functions_are_no_reason_to_warn() -> None:
+def test_other_or_used_functions_do_not_warn() -> None:
     def calling(helper: Step) -> Step:
         return lambda x: helper(x) + 1
 
@@ -221,7 +221,7 @@ def test_threads_that_fill_the_cache_do_not_lose_functions() -> None:
         assert list(threads.map(use, orders)) == [300] * 12
 
 
-def test_a_setting_of_jax_that_changes_a_trace_makes_another_program() -> None:
+def test_a_jax_setting_that_changes_traces_recompiles() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
     def step(x: Any) -> Any:
@@ -392,10 +392,9 @@ def _traces(values: Sequence[Any]) -> list[Any]:
     return traced
 
 
-@pytest.mark.parametrize("kind", EQUAL)
-def test_equal_objects_share_a_program(kind: str) -> None:
-    make = EQUAL[kind]
-    assert len(_traces([make(), make(), make()])) == 1
+def test_equal_objects_share_a_program() -> None:
+    for kind, make in EQUAL.items():
+        assert len(_traces([make(), make(), make()])) == 1, kind
 
 
 def test_different_objects_have_programs_of_their_own() -> None:

@@ -158,7 +158,7 @@ def test_a_linen_train_state_trains_beside_an_nnx_metric(
     assert float(held["metrics"].compute()["loss"]) == pytest.approx(LABELS.mean())
 
 
-def test_a_batch_that_the_user_divided_trains_as_one_of_a_dataset() -> None:
+def test_a_batch_divided_by_the_user_trains_as_a_datasets() -> None:
     """Raw JAX's input pipeline: arrays over a mesh, from device_put and from each process."""
     strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])
     mesh = Mesh(np.array(jax.devices()[:4]), ("data",))

@@ -51,7 +51,7 @@ def test_components_may_differ_in_rank_and_be_empty(eagerly: bool) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
-def test_without_collectives_each_replica_computes_on_its_own_rows(sizes: list[int]) -> None:
+def test_without_collectives_replicas_use_their_own_rows(sizes: list[int]) -> None:
     s = _strategy()
     x, parts = _rows(s, sizes)
     result = s.run(lambda v: (v * 2, v.sum(), jnp.cumsum(v, axis=0)), args=(x,))
@@ -63,7 +63,7 @@ def test_without_collectives_each_replica_computes_on_its_own_rows(sizes: list[i
 
 @settings(max_examples=12, deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
-def test_collectives_meet_and_what_was_computed_before_them_is_kept(sizes: list[int]) -> None:
+def test_ragged_collectives_meet_and_keep_earlier_values(sizes: list[int]) -> None:
     s = _strategy()
     x, parts = _rows(s, sizes)
 
@@ -83,7 +83,7 @@ def test_collectives_meet_and_what_was_computed_before_them_is_kept(sizes: list[
     assert [float(t) for t in _local(s, totals)] == pytest.approx([total] * REPLICAS)
 
 
-def test_gradients_through_collectives_equal_those_of_the_whole_batch() -> None:
+def test_ragged_gradients_equal_those_of_the_whole_batch() -> None:
     s = _strategy()
     x, parts = _rows(s, [3, 2, 0])
     w = np.array([0.5, -1.0], np.float32)
@@ -147,43 +147,7 @@ def test_variables_are_read_and_assigned_as_in_a_full_step() -> None:
     assert float(unused) == 5.0
 
 
-def test_different_structures_are_refused_before_anything_ran() -> None:
-    s = _strategy()
-    x, _ = _rows(s, [2, 2, 0])
-    with s.scope():
-        v = dl.Variable(0.0)
-
-    def fn(rows: jax.Array) -> object:
-        v.assign(1.0)
-        return {"rows": rows} if rows.shape[0] else None
-
-    with pytest.raises(StructureError, match="must return the same structure"):
-        s.run(fn, args=(x,))
-    assert float(v) == 0.0
-
-
-def test_a_collective_of_different_shapes_is_refused() -> None:
-    s = _strategy()
-    x, _ = _rows(s, [2, 2, 1])
-    with pytest.raises(ValueShapeError, match="same shapes on all replicas"):
-        s.run(lambda v: dl.get_replica_context().all_reduce("SUM", v), args=(x,))
-
-
-def test_replicas_that_skip_a_collective_are_refused() -> None:
-    s = _strategy()
-    x, _ = _rows(s, [2, 2, 1])
-
-    def fn(v: jax.Array) -> jax.Array:
-        if v.shape[0] == 1:
-            return v.sum()
-        total: jax.Array = dl.get_replica_context().all_reduce("SUM", v.sum())
-        return total
-
-    with pytest.raises(StructureError, match="same collectives in the same order"):
-        s.run(fn, args=(x,))
-
-
-def test_a_collective_in_a_loop_of_unknown_length_is_refused_with_a_remedy() -> None:
+def test_a_collective_in_a_ragged_while_loop_is_refused() -> None:
     s = _strategy()
     x, _ = _rows(s, [2, 2, 1])
 
@@ -207,7 +171,7 @@ def _normalised(v: jax.Array) -> jax.Array:
     return normal
 
 
-def test_statistics_over_all_replicas_are_those_of_the_whole_batch() -> None:
+def test_ragged_statistics_are_those_of_the_whole_batch() -> None:
     s = _strategy()
     x, parts = _rows(s, [3, 1, 0])
     whole = np.concatenate(parts)
@@ -269,7 +233,7 @@ def test_replicas_know_their_numbers_inside_of_other_functions(where: str) -> No
         np.testing.assert_array_equal(value, parts[replica] + replica)
 
 
-def test_many_steps_in_flight_with_several_collectives_each_come_to_an_end() -> None:
+def test_many_ragged_steps_in_flight_end() -> None:
     s = dl.MirroredStrategy([f"CPU:{i}" for i in range(8)])
     x = stack([np.ones((n % 3, 2), np.float32) for n in range(8)], s.mesh)
     same = stack([np.ones((2, 2), np.float32)] * 8, s.mesh)
@@ -310,7 +274,7 @@ def test_an_error_of_all_replicas_names_the_first_ones_shapes() -> None:
     assert raised.value.__notes__[-1] == "Replica 0 receives v: float32[2, 2]."
 
 
-def test_texts_that_differ_with_the_shapes_are_refused_by_their_values() -> None:
+def test_texts_that_differ_between_replicas_are_refused() -> None:
     s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     (batch,) = s.experimental_distribute_dataset(dl.data.Dataset.range(3).batch(3))
     with pytest.raises(StructureError, match="one returns '2 rows' and another '1 rows'"):

@@ -36,7 +36,7 @@ def _sum(x: Any) -> Any:
     return jax.lax.psum(x, AXIS)
 
 
-def test_a_training_step_is_one_stage_of_each_group_and_a_common_one_with_the_update() -> None:
+def test_a_training_step_has_two_stages() -> None:
     def step(w: Any, x: Any) -> Any:
         loss, gradients = jax.value_and_grad(lambda v: jnp.sum(jnp.tanh(x @ v)))(w)
         loss, gradients = _sum(loss), _sum(gradients)
@@ -51,7 +51,7 @@ def test_a_training_step_is_one_stage_of_each_group_and_a_common_one_with_the_up
     assert (len(names), sum(name.startswith("psum") for name in names)) == (3, 2)
 
 
-def test_what_depends_on_the_rows_after_a_collective_is_computed_by_each_group() -> None:
+def test_row_work_after_a_collective_stays_in_each_group() -> None:
     def normalise(_: Any, x: Any) -> Any:
         centred = x - _sum(x.sum(0))
         return centred / _sum((centred**2).sum(0))
@@ -75,7 +75,7 @@ def test_collectives_with_common_work_between_them_share_a_stage() -> None:
     assert len(stages.own[0].handed) == 2
 
 
-def test_groups_that_compute_an_operand_at_different_times_meet_at_the_later_one() -> None:
+def test_groups_meet_at_the_later_operand() -> None:
     def fn(w: Any, x: Any) -> Any:
         total = _sum(x.sum(0))
         return _sum(x.mean(0) * total if x.shape[0] else jnp.zeros(2)) + w

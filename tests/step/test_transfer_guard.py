@@ -65,7 +65,7 @@ def test_verbs_place_their_values_where_transfers_are_disallowed(name: str) -> N
 
 
 @pytest.mark.parametrize("aggregation", ["SUM", "MEAN", "ONLY_FIRST_REPLICA"])
-def test_a_variable_of_several_copies_is_read_where_transfers_are_disallowed(
+def test_a_mirrored_variable_is_read_under_the_transfer_guard(
     aggregation: str,
 ) -> None:
     strategy = dl.MirroredStrategy(jax.devices()[:2])

@@ -50,6 +50,7 @@ def test_the_result_is_that_of_the_function_alone(name: str) -> None:
     assert distributed(4.0) == plain(4.0)
 
 
+@pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
 @pytest.mark.parametrize(
     ("sizes", "within"),
     [((2, 2, 2), False), ((3, 3, 1), True)],

@@ -106,7 +106,7 @@ def test_each_worker_has_its_own_per_worker_variable(
     assert float(jnp.sqrt(steps + 2.0)) == 3.0
 
 
-def test_workers_train_on_devices_of_their_own_and_lose_no_update(
+def test_workers_train_on_their_devices_and_lose_no_update(
     strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
 ) -> None:
     random = np.random.default_rng(0)
@@ -214,7 +214,7 @@ def _fails() -> None:
     raise FloatingPointError("loss is NaN")
 
 
-def test_functions_go_on_until_an_error_is_told_and_it_is_told_once(
+def test_functions_go_on_until_an_error_is_raised_once(
     coordinator: ClusterCoordinator, busy: _Busy
 ) -> None:
     before = busy.schedule(WORKERS)
@@ -232,7 +232,7 @@ def test_functions_go_on_until_an_error_is_told_and_it_is_told_once(
 
 
 @pytest.mark.parametrize("verb", ["join", "done", "schedule"])
-def test_telling_an_error_cancels_what_waits_and_lets_what_runs_end(
+def test_raising_an_error_cancels_waiting_functions(
     coordinator: ClusterCoordinator, busy: _Busy, verb: str
 ) -> None:
     first = busy.schedule(WORKERS)
@@ -267,7 +267,7 @@ def test_telling_an_error_cancels_what_waits_and_lets_what_runs_end(
     assert coordinator.done()
 
 
-def test_a_function_that_schedules_another_is_told_an_error_without_waiting_for_itself(
+def test_a_nested_schedule_raises_without_waiting_for_itself(
     coordinator: ClusterCoordinator, busy: _Busy
 ) -> None:
     busy.schedule(WORKERS)
@@ -285,7 +285,7 @@ def test_a_function_that_schedules_another_is_told_an_error_without_waiting_for_
     assert coordinator.schedule(lambda: jnp.ones(2)).fetch().tolist() == [1.0, 1.0]
 
 
-def test_a_dataset_that_ends_is_told_as_such(coordinator: ClusterCoordinator) -> None:
+def test_a_dataset_that_ends_raises_out_of_range(coordinator: ClusterCoordinator) -> None:
     dataset = coordinator.create_per_worker_dataset(dl.data.Dataset.range(2))
     batches = iter(dataset)
     assert dataset.element_spec.shape == ()
@@ -316,7 +316,7 @@ def test_only_workers_read_the_strategys_datasets(
         ]
 
 
-def test_a_per_worker_iterator_is_read_in_functions_that_workers_run(
+def test_a_per_worker_iterator_is_read_on_workers_alone(
     coordinator: ClusterCoordinator,
 ) -> None:
     dataset = coordinator.create_per_worker_dataset(dl.data.Dataset.range(2))
@@ -344,7 +344,7 @@ def test_waiting_for_a_function_that_hangs_ends_and_names_it(
     assert result.fetch() is True
 
 
-def test_a_strategy_has_one_coordinator_whose_threads_end_with_it(
+def test_a_coordinators_threads_end_with_it(
     strategy: dl.ParameterServerStrategy,
 ) -> None:
     coordinator = ClusterCoordinator(strategy)
@@ -358,20 +358,17 @@ def test_a_strategy_has_one_coordinator_whose_threads_end_with_it(
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [
+def test_a_cluster_needs_workers_and_servers() -> None:
+    for jobs in [
         {},
         {"worker": ["in-process:0"]},
         {"ps": ["in-process:10"]},
         {"worker": ["in-process:0"], "ps": ["in-process:10"], "master": ["in-process:1"]},
         {"worker": ["in-process:0"], "ps": ["in-process:10"], "chief": ["a:1", "b:1"]},
-    ],
-)
-def test_a_cluster_needs_workers_and_servers(jobs: dict[str, list[str]]) -> None:
-    resolver = dl.cluster_resolver.SimpleClusterResolver(dl.ClusterSpec(jobs))
-    with pytest.raises(ClusterSpecError, match="'worker' and 'ps'"):
-        dl.ParameterServerStrategy(resolver)
+    ]:
+        resolver = dl.cluster_resolver.SimpleClusterResolver(dl.ClusterSpec(jobs))
+        with pytest.raises(ClusterSpecError, match="'worker' and 'ps'"):
+            dl.ParameterServerStrategy(resolver)
 
 
 def test_a_task_elsewhere_is_refused_with_a_remedy() -> None:
@@ -406,16 +403,16 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_a_remote_value_that_is_used_as_its_result_names_fetch(
-    use: str, coordinator: ClusterCoordinator
+def test_a_remote_value_used_as_its_result_names_fetch(
+    coordinator: ClusterCoordinator,
 ) -> None:
-    result = coordinator.schedule(lambda: 7)
-    with pytest.raises(StructureError, match=r"RemoteValue.*worker runs.*Call fetch\(\) on it"):
-        USES[use](result)
-    with pytest.raises(AttributeError, match=r"no 'mean'.*Call fetch\(\) on it"):
-        result.mean()
-    assert (result == result, result.fetch()) == (True, 7)
+    for use in USES.values():
+        result = coordinator.schedule(lambda: 7)
+        with pytest.raises(StructureError, match=r"RemoteValue.*worker runs.*Call fetch\(\) on it"):
+            use(result)
+        with pytest.raises(AttributeError, match=r"no 'mean'.*Call fetch\(\) on it"):
+            result.mean()
+        assert (result == result, result.fetch()) == (True, 7)
 
 
 def test_results_that_are_pending_are_found_in_a_list(coordinator: ClusterCoordinator) -> None:
@@ -451,7 +448,7 @@ def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStr
         index()
 
 
-def test_an_array_that_is_filled_again_is_not_shared_with_scheduled_functions(
+def test_a_refilled_array_is_copied_for_scheduled_functions(
     coordinator: ClusterCoordinator,
 ) -> None:
     goes_on = threading.Event()

@@ -73,7 +73,7 @@ def test_components_show_device_shape_bytes_and_first_numbers(strategy: dl.Strat
     assert "of different shapes" in batch._repr_html_()
 
 
-def test_large_deleted_empty_and_host_values_are_shown_without_being_fetched(
+def test_large_deleted_empty_and_host_values_are_not_fetched(
     strategy: dl.Strategy,
 ) -> None:
     make = strategy.experimental_distribute_values_from_function

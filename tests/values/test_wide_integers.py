@@ -73,25 +73,25 @@ VERBS: Final[dict[str, Callable[[dl.Strategy, np.ndarray], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_numbers_that_would_be_cut_are_refused(verb: str) -> None:
-    for strategy, dtype in zip(strategies(), ("int64", "uint64"), strict=True):
-        told = rf"{dtype} value {2**32 + 7} overflows .*would become 7.*jax_enable_x64"
-        with pytest.raises(DistlabError, match=told) as refused:
-            VERBS[verb](strategy, WIDE.astype(dtype))
-        assert type(refused.value) in {ArgumentValueError, ValueShapeError}
+def test_numbers_that_would_be_cut_are_refused() -> None:
+    for verb in VERBS:
+        for strategy, dtype in zip(strategies(), ("int64", "uint64"), strict=True):
+            told = rf"{dtype} value {2**32 + 7} overflows .*would become 7.*jax_enable_x64"
+            with pytest.raises(DistlabError, match=told) as refused:
+                VERBS[verb](strategy, WIDE.astype(dtype))
+            assert type(refused.value) in {ArgumentValueError, ValueShapeError}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_numbers_that_fit_are_the_same(verb: str) -> None:
-    for strategy in strategies():
-        for numbers in (FITTING, np.zeros((2, 0), np.int64)):
-            result = VERBS[verb](strategy, numbers)
-            parts = [np.asarray(part) for part in strategy.experimental_local_results(result)]
-            if verb == "dataset" or verb.startswith("batch"):
-                np.testing.assert_array_equal(np.concatenate(parts), numbers)
-            else:
-                assert all(np.array_equal(part, numbers) for part in parts)
+def test_numbers_that_fit_are_the_same() -> None:
+    for verb in VERBS:
+        for strategy in strategies():
+            for numbers in (FITTING, np.zeros((2, 0), np.int64)):
+                result = VERBS[verb](strategy, numbers)
+                parts = [np.asarray(part) for part in strategy.experimental_local_results(result)]
+                if verb == "dataset" or verb.startswith("batch"):
+                    np.testing.assert_array_equal(np.concatenate(parts), numbers)
+                else:
+                    assert all(np.array_equal(part, numbers) for part in parts)
 
 
 def test_a_later_call_is_checked_as_the_first_one() -> None:
@@ -101,7 +101,7 @@ def test_a_later_call_is_checked_as_the_first_one() -> None:
         strategy.run(same, args=(WIDE,))
 
 
-def test_a_result_of_eager_replicas_is_checked_where_it_reaches_devices() -> None:
+def test_an_eager_result_is_checked_at_the_devices() -> None:
     eager = dl.RunOptions(run_eagerly=True)
     with pytest.raises(DistlabError, match="int64 value"):
         strategies()[0].run(lambda: WIDE + 0, options=eager)

@@ -1,7 +1,7 @@
 """Variables and updates behave as in TensorFlow's own unit tests of tf.distribute.
 
 Each test checks what tests of the same name in vars_test, values_test, mirrored_variable_test,
-strategy_common_test and distribute_lib_test check, in both modes.
+strategy_common_test and distribute_lib_test check, in both modes where a function runs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from distlab.errors import ContextError, UnsupportedError, ValueShapeError
 ON_READ = dl.VariableSynchronization.ON_READ
 COMMON = [Aggregation.NONE, Aggregation.MEAN, Aggregation.ONLY_FIRST_REPLICA]
 
-
-pytestmark = pytest.mark.usefixtures("eager")
+MODES = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture
@@ -57,28 +56,19 @@ def _replica() -> Any:
 # ---- vars_test: variables that are synchronized when written
 
 
-@pytest.mark.parametrize("aggregation", COMMON)
-def test_assign(s: dl.Strategy, aggregation: Aggregation) -> None:
-    for verb, number in (("assign", 1.0), ("assign_add", 1.0), ("assign_sub", -1.0)):
-        v = _variable(s, 0.0, aggregation=aggregation)
-        s.run(getattr(v, verb), args=(number,))
-        assert _copies(v) == [1.0, 1.0]
-        w = _variable(s, 0.0, aggregation=aggregation)
-        getattr(w, verb)(number)
-        assert _copies(w) == [1.0, 1.0]
+@MODES
+def test_assign_on_write_var(s: dl.Strategy) -> None:
+    for aggregation in COMMON:
+        two = _variable(s, 2.0, aggregation=Aggregation.MEAN)
+        for verb in ("assign", "assign_add"):
+            v = _variable(s, 0.0, aggregation=aggregation)
+            s.run(lambda v=v, verb=verb, two=two: getattr(v, verb)(two))
+            assert _copies(v) == [2.0, 2.0]
+            getattr(v.assign(0.0), verb)(two)
+            assert _copies(v) == [2.0, 2.0]
 
 
-@pytest.mark.parametrize("aggregation", COMMON)
-def test_assign_on_write_var(s: dl.Strategy, aggregation: Aggregation) -> None:
-    two = _variable(s, 2.0, aggregation=Aggregation.MEAN)
-    for verb in ("assign", "assign_add"):
-        v = _variable(s, 0.0, aggregation=aggregation)
-        s.run(lambda v=v, verb=verb: getattr(v, verb)(two))
-        assert _copies(v) == [2.0, 2.0]
-        getattr(v.assign(0.0), verb)(two)
-        assert _copies(v) == [2.0, 2.0]
-
-
+@MODES
 @pytest.mark.parametrize(
     ("aggregation", "expected"),
     [
@@ -112,20 +102,14 @@ def test_assign_per_replica_val_in_cross_replica_context(s: dl.Strategy) -> None
     assert _copies(on_read) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("number", [2.0, 2, True])
-@pytest.mark.parametrize("verb", ["assign", "assign_add", "assign_sub"])
-def test_a_number_under_sum_is_a_value_error(s: dl.Strategy, verb: str, number: Any) -> None:
-    v = _variable(s, 10.0, aggregation=Aggregation.SUM)
-    with pytest.raises(ValueError, match="a Python number is the same on all replicas"):
-        s.run(lambda: getattr(v, verb)(number))
-
-
+@MODES
 def test_sum_of_one_value_for_all_replicas_is_ambiguous(s: dl.Strategy) -> None:
     v = _variable(s, 1.0, aggregation=Aggregation.SUM)
     captured = jnp.asarray(2.0)
     for verb in ("assign", "assign_add", "assign_sub"):
-        with pytest.raises(ValueError, match="SUM is ambiguous"):
-            s.run(lambda verb=verb: getattr(v, verb)(2.0))
+        for number in (2.0, 2, True):
+            with pytest.raises(ValueError, match="a Python number is the same on all replicas"):
+                s.run(lambda verb=verb, number=number: getattr(v, verb)(number))
         with pytest.raises(ValueError, match="SUM is ambiguous"):
             s.run(getattr(v, verb), args=(2.0,))
         with pytest.raises(ValueError, match="SUM is ambiguous"):
@@ -133,6 +117,7 @@ def test_sum_of_one_value_for_all_replicas_is_ambiguous(s: dl.Strategy) -> None:
     assert _copies(v) == [1.0, 1.0]
 
 
+@MODES
 def test_initialized_to_same_value_inside_run(s: dl.Strategy) -> None:
     made: list[Any] = [None]
 
@@ -145,6 +130,7 @@ def test_initialized_to_same_value_inside_run(s: dl.Strategy) -> None:
     assert first == second
 
 
+@MODES
 def test_variables_made_in_the_first_call_are_kept(s: dl.Strategy) -> None:
     class Model:
         w: Any = None
@@ -168,6 +154,7 @@ def _slices(values: Any, indices: Any) -> dl.IndexedSlices:
     return dl.IndexedSlices(jnp.stack(values), jnp.stack(indices), dense_shape=(3,))
 
 
+@MODES
 @pytest.mark.parametrize(
     ("verb", "aggregation", "start", "rows", "expected"),
     [
@@ -191,6 +178,7 @@ def test_rows_of_all_replicas_are_combined(
     assert v.dtype == jnp.asarray(start).dtype
 
 
+@MODES
 @pytest.mark.parametrize(
     ("verb", "row", "expected"),
     [
@@ -212,6 +200,7 @@ def test_scatter_of_one_row(s: dl.Strategy, verb: str, row: int, expected: list[
     assert _local(s, s.run(step, args=(first,))) == [expected] * 2
 
 
+@MODES
 def test_scatter_ops_with_none_aggregation(s: dl.Strategy) -> None:
     v = _variable(s, [4.0])
     delta = dl.IndexedSlices(jnp.array([2.0]), jnp.array([0]), (1,))
@@ -236,6 +225,7 @@ def test_scatter_ops_in_cross_replica_context(s: dl.Strategy) -> None:
         assert w.scatter_min(two).numpy().tolist() == [1, 1, 1]
 
 
+@MODES
 def test_scatter_of_on_read_variables_is_not_implemented(s: dl.Strategy) -> None:
     v = _variable(s, [1.0], synchronization=ON_READ, aggregation=Aggregation.SUM)
     one = dl.IndexedSlices([1.0], [0])
@@ -247,23 +237,6 @@ def test_scatter_of_on_read_variables_is_not_implemented(s: dl.Strategy) -> None
 
 
 # ---- vars_test: variables that are synchronized when read
-
-
-@pytest.mark.parametrize("aggregation", list(Aggregation))
-def test_assign_on_read_in_replica_context(s: dl.Strategy, aggregation: Aggregation) -> None:
-    for verb, number in (("assign", 1.0), ("assign_add", 1.0), ("assign_sub", -1.0)):
-        v = _variable(s, 0.0, synchronization=ON_READ, aggregation=aggregation)
-        s.run(getattr(v, verb), args=(number,))
-        assert _copies(v) == [1.0, 1.0]
-
-
-def test_assign_with_aggregation_sum_on_read(s: dl.Strategy) -> None:
-    v = _variable(s, 0.0, synchronization=ON_READ, aggregation=Aggregation.SUM)
-    v.assign(2.0)
-    assert _copies(v) == [1.0, 1.0]
-    for verb in ("assign_add", "assign_sub"):
-        with pytest.raises(ValueError, match="SUM"):
-            getattr(v, verb)(1.0)
 
 
 # ---- values_test
@@ -291,14 +264,11 @@ def test_in_place_operators_are_refused(s: dl.Strategy) -> None:
     assert _copies(v) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("left", [np.ones(2, "int32"), np.ones(2), np.int8(1)])
-@pytest.mark.parametrize("synchronization", [dl.VariableSynchronization.AUTO, ON_READ])
-def test_numpy_leaves_operators_to_the_variable(
-    s: dl.Strategy, left: Any, synchronization: dl.VariableSynchronization
-) -> None:
-    kinds: dict[str, Any] = {"synchronization": synchronization, "trainable": False}
+@MODES
+@pytest.mark.parametrize("left", [np.ones(2, "int32"), np.int8(1)])
+def test_numpy_leaves_operators_to_the_variable(s: dl.Strategy, left: Any) -> None:
     start = jnp.array([1.0, 2.0], jnp.bfloat16)
-    v = _variable(s, start, aggregation=Aggregation.MEAN, **kinds)
+    v = _variable(s, start, aggregation=Aggregation.MEAN, trainable=False)
 
     def apply() -> tuple[Any, ...]:
         return left + v, left / v, left < v
@@ -315,6 +285,7 @@ def test_numpy_leaves_operators_to_the_variable(
         np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
 
 
+@MODES
 def test_flags_have_the_operators_of_flags(s: dl.Strategy) -> None:
     v = _variable(s, [True, False])
     other = np.array([True, True])
@@ -330,6 +301,7 @@ def test_flags_have_the_operators_of_flags(s: dl.Strategy) -> None:
     ]
 
 
+@MODES
 def test_assignments_return_nothing_when_the_value_is_not_read(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
     assert v.assign(2.0, use_locking=True, name="set", read_value=False) is None
@@ -339,6 +311,7 @@ def test_assignments_return_nothing_when_the_value_is_not_read(s: dl.Strategy) -
     assert _copies(v) == [3.0, 4.0]
 
 
+@MODES
 def test_a_copy_of_another_replica_is_read_and_assigned_as_such(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
     v.values[1].assign(7.0)
@@ -371,6 +344,7 @@ def test_creators_are_called_from_the_innermost_scope_outwards(s: dl.Strategy) -
     assert len(calls) == 3
 
 
+@MODES
 def test_creators_are_called_once_for_all_replicas(s: dl.Strategy) -> None:
     calls: list[str] = []
     made: list[dl.Variable] = []
@@ -389,7 +363,7 @@ def test_creators_are_called_once_for_all_replicas(s: dl.Strategy) -> None:
     assert _copies(made[0]) == [2.0, 2.0]
 
 
-def test_per_worker_variable_is_an_ordinary_one_under_other_strategies(s: dl.Strategy) -> None:
+def test_per_worker_variable_is_ordinary_elsewhere(s: dl.Strategy) -> None:
     v = _variable(s, 1.0, per_worker_variable=True)
     assert isinstance(v, dl.Variable)
     assert _copies(v) == [1.0, 1.0]
@@ -415,6 +389,7 @@ def test_update_runs_in_cross_replica_context(s: dl.Strategy) -> None:
     assert seen == [(True, None)] * 4
 
 
+@MODES
 def test_update_in_merge_call_runs_in_cross_replica_context(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
     seen: set[Any] = set()
@@ -431,6 +406,7 @@ def test_update_in_merge_call_runs_in_cross_replica_context(s: dl.Strategy) -> N
     assert _copies(v) == [1.0, 3.0]
 
 
+@MODES
 def test_update_can_be_called_in_a_replica_function(s: dl.Strategy) -> None:
     v = _variable(s, 5.0)
     s.run(lambda: s.extended.update(v, lambda c, x: c.assign(x), args=(_replica() * 1.0,)))
@@ -460,6 +436,7 @@ def test_ungrouped_results_are_tuples_of_each_copys_result(s: dl.Strategy) -> No
     assert pair == ((True,), ("a",))
 
 
+@MODES
 def test_values_rotate_among_replicas_in_merge_call(s: dl.Strategy) -> None:
     def merge(strategy: dl.Strategy, x: Any) -> Any:
         parts = strategy.experimental_local_results(x)
@@ -475,16 +452,13 @@ def test_values_rotate_among_replicas_in_merge_call(s: dl.Strategy) -> None:
     assert _local(s, result["same"]) == [7, 7]
 
 
-@pytest.mark.parametrize("group", [True, False])
-def test_momentum_by_hand_in_merge_call(s: dl.Strategy, group: bool) -> None:
+@MODES
+def test_momentum_by_hand_in_merge_call(s: dl.Strategy) -> None:
     v, momentum = _variable(s, 1.0), _variable(s, 4.0)
 
     def merge(strategy: dl.Strategy, gradient: Any) -> None:
         total = strategy.extended.reduce_to("SUM", gradient, v)
-        new = strategy.extended.update(
-            momentum, lambda c, g: 0.5 * c + g, args=(total,), group=group
-        )
-        momentum.assign(new if group else new[0])
+        momentum.assign(strategy.extended.update(momentum, lambda c, g: 0.5 * c + g, args=(total,)))
         strategy.extended.update(v, lambda c, m: c.assign_sub(0.1 * m), args=(momentum,))
 
     for expected in (3.0, 2.5):
@@ -493,6 +467,7 @@ def test_momentum_by_hand_in_merge_call(s: dl.Strategy, group: bool) -> None:
     np.testing.assert_allclose(_copies(v), [1.0 - 0.3 - 0.25] * 2, rtol=1e-6)
 
 
+@MODES
 def test_a_step_assigns_non_slot_variables_once(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
 
@@ -504,6 +479,7 @@ def test_a_step_assigns_non_slot_variables_once(s: dl.Strategy) -> None:
     assert _copies(v) == [1.0, 11.0]
 
 
+@MODES
 def test_sparse_values_are_reduced_by_joining_them(s: dl.Strategy) -> None:
     def step() -> Any:
         n = jnp.asarray(_replica())
@@ -582,7 +558,7 @@ def test_local_results_of_a_nest_are_one_for_each_replica(s: dl.Strategy) -> Non
     assert one.experimental_local_results({"a": 1}) == ({"a": 1},)
 
 
-def test_one_copy_for_all_replicas_keeps_the_kinds_it_was_made_with() -> None:
+def test_a_single_copy_keeps_its_synchronization() -> None:
     kinds = dl.VariableSynchronization
     central = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
     for s in (central, dl.OneDeviceStrategy("CPU:1"), dl.get_strategy()):
@@ -594,21 +570,21 @@ def test_one_copy_for_all_replicas_keeps_the_kinds_it_was_made_with() -> None:
         _variable(mirrored, 1.0, synchronization=kinds.NONE)
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "after"),
-    [(Aggregation.SUM, 14.0), (Aggregation.MEAN, 12.0), (Aggregation.ONLY_FIRST_REPLICA, 11.0)],
-)
-def test_an_on_read_variable_in_central_storage_is_one_copy(
-    aggregation: dl.VariableAggregation, after: float
-) -> None:
-    s = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-    v = _variable(s, 10.0, synchronization=ON_READ, aggregation=aggregation)
-    s.run(v.assign_add, args=(_per_replica(s, 1.0, 3.0),))
-    assert _local(s, v) == [after]
-    assert float(v) == after
-    assert not v.trainable
-    v.assign_add(1.0)
-    assert float(v) == after + 1
+@MODES
+def test_an_on_read_variable_in_central_storage_is_one_copy() -> None:
+    for aggregation, after in [
+        (Aggregation.SUM, 14.0),
+        (Aggregation.MEAN, 12.0),
+        (Aggregation.ONLY_FIRST_REPLICA, 11.0),
+    ]:
+        s = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+        v = _variable(s, 10.0, synchronization=ON_READ, aggregation=aggregation)
+        s.run(v.assign_add, args=(_per_replica(s, 1.0, 3.0),))
+        assert _local(s, v) == [after]
+        assert float(v) == after
+        assert not v.trainable
+        v.assign_add(1.0)
+        assert float(v) == after + 1
 
 
 def test_a_plain_variable_of_integers_may_have_a_mean() -> None:
@@ -617,6 +593,7 @@ def test_a_plain_variable_of_integers_may_have_a_mean() -> None:
         _variable(dl.MirroredStrategy(["CPU:0"]), 3, aggregation=Aggregation.MEAN)
 
 
+@MODES
 def test_a_random_key_in_a_variable_is_assigned_as_any_value(s: dl.MirroredStrategy) -> None:
     with s.scope():
         key = dl.Variable(jax.random.key(0))

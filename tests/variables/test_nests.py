@@ -65,20 +65,9 @@ def test_jax_takes_variables_for_arrays(s: dl.Strategy) -> None:
         jax.jit(lambda: jnp.sin(v))()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: optax.adam(0.1),
-        lambda: optax.sgd(0.1, momentum=0.9),
-        lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.1, weight_decay=0.01)),
-    ],
-    ids=["adam", "momentum", "chain"],
-)
-def test_optax_updates_variables_as_it_updates_arrays(
-    s: dl.Strategy, eager: bool, make: Any
-) -> None:
-    del eager
-    tx = make()
+@pytest.mark.usefixtures("eager")
+def test_optax_updates_variables_as_it_updates_arrays(s: dl.Strategy) -> None:
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.1, weight_decay=0.01))
     values = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(0.5)}
     params = _made(s, values)
     state = _made(s, tx.init(params))
@@ -116,9 +105,7 @@ def test_optax_works_outside_of_steps(s: dl.Strategy) -> None:
     assert float(optax.tree.norm(params)) == 5.0
 
 
-def test_variables_in_a_nest_of_arguments_are_variables_in_the_step(
-    s: dl.Strategy, eager: bool
-) -> None:
+def test_variables_in_nested_arguments_stay_variables(s: dl.Strategy, eager: bool) -> None:
     del eager
     params = _made(s, {"w": jnp.array(1.0), "rest": [jnp.array(2.0)]})
 
@@ -131,7 +118,7 @@ def test_variables_in_a_nest_of_arguments_are_variables_in_the_step(
     assert float(params["rest"][0]) == 7.0
 
 
-def test_equality_with_values_is_elementwise_and_with_variables_identity(s: dl.Strategy) -> None:
+def test_equality_is_elementwise_except_between_variables(s: dl.Strategy) -> None:
     v, w = _made(s, [jnp.array(7.0), jnp.array(7.0)])
     assert bool(v == 7.0)
     assert bool(v != np.float32(1.0))

@@ -65,18 +65,17 @@ def test_parts_are_variables_on_the_servers_in_turn() -> None:
     assert repr(table) == "<ShardedVariable table: float32[7, 2], 3 parts>"
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [(1.0, "scalar"), (np.zeros((0, 3)), "no rows"), (np.zeros((1, 9)), "one row")],
-)
-def test_what_can_not_be_divided_stays_whole(
-    strategy: dl.ParameterServerStrategy, value: Any, why: str
-) -> None:
-    with strategy.scope():
-        variable = dl.Variable(value, name=why)
-    assert isinstance(variable, dl.Variable)
-    assert variable.name == why
-    np.testing.assert_array_equal(variable.numpy(), value)
+def test_what_can_not_be_divided_stays_whole(strategy: dl.ParameterServerStrategy) -> None:
+    for value, why in [
+        (1.0, "scalar"),
+        (np.zeros((0, 3)), "no rows"),
+        (np.zeros((1, 9)), "one row"),
+    ]:
+        with strategy.scope():
+            variable = dl.Variable(value, name=why)
+        assert isinstance(variable, dl.Variable)
+        assert variable.name == why
+        np.testing.assert_array_equal(variable.numpy(), value)
 
 
 def test_there_are_no_more_parts_than_rows() -> None:
@@ -179,22 +178,27 @@ def _whole_and_parts() -> tuple[dl.Variable, dl.ShardedVariable]:
     return dl.Variable(numbers), dl.ShardedVariable([dl.Variable(part) for part in parts])
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div", "min", "max", "update"])
-def test_rows_are_scattered_as_in_one_variable(kind: str, compiled: bool) -> None:
-    whole, parts = _whole_and_parts()
+KINDS = ("add", "sub", "mul", "div", "min", "max", "update")
 
-    def scatter(indices: Any) -> list[Any]:
+
+def test_rows_are_scattered_as_in_one_variable() -> None:
+    pairs = {kind: _whole_and_parts() for kind in KINDS}
+
+    def scatter(indices: Any) -> dict[str, list[Any]]:
         slices = dl.IndexedSlices(jnp.array([2.0, 3.0, 2.0, 0.5]), indices)
-        return [getattr(v, f"scatter_{kind}")(slices).value() for v in (whole, parts)]
+        return {
+            kind: [getattr(v, f"scatter_{kind}")(slices).value() for v in pair]
+            for kind, pair in pairs.items()
+        }
 
     indices = np.array([5, 0, 5, 3])
-    found = dl.get_strategy().run(scatter, args=(indices,)) if compiled else scatter(indices)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    for found in (scatter(indices), dl.get_strategy().run(scatter, args=(indices,))):
+        for kind, (whole, parts) in found.items():
+            np.testing.assert_allclose(whole, parts, rtol=1e-6, err_msg=kind)
 
 
 @given(indices=st.lists(st.integers(0, sum(SIZES) - 1), min_size=4, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_every_row_is_found_in_its_part(indices: list[int]) -> None:
     whole, parts = _whole_and_parts()
     np.testing.assert_array_equal(parts.sparse_read(indices), whole.numpy()[indices])
@@ -212,7 +216,7 @@ def test_elements_are_scattered(table: Any) -> None:
     np.testing.assert_array_equal(table.numpy(), expected)
 
 
-def test_variables_beside_it_are_in_the_same_parts_on_the_same_servers() -> None:
+def test_colocated_variables_have_the_same_parts() -> None:
     strategy = strategy_of(3, FixedShardsPartitioner(2))
     with strategy.scope():
         table: Any = dl.Variable(NUMBERS)
@@ -307,28 +311,25 @@ def test_misuse_is_refused_and_changes_nothing(table: Any) -> None:
     np.testing.assert_array_equal(table.numpy(), NUMBERS)
 
 
-@pytest.mark.parametrize(
-    ("counts", "error", "says"),
-    [
+def test_a_partitioner_that_returns_no_counts_is_refused() -> None:
+    for counts, error, says in [
         ([1, 2], ArgumentValueError, r"the first axis alone.*got \[1, 2\].*\[7, 2\]"),
         ([0, 1], ArgumentValueError, r"at least one part, got \[0, 1\]"),
         ([], ArgumentTypeError, r"got \[\]"),
         (3, ArgumentTypeError, r"must return a list.*got 3.*Return for example \[2, 1\]"),
         ([2.0, 1], ArgumentTypeError, r"got \[2\.0, 1\]"),
-    ],
-)
-def test_a_partitioner_that_returns_no_counts_is_refused(
-    counts: Any, error: type[Exception], says: str
-) -> None:
-    strategy = strategy_of(2, lambda **_: counts)
-    with strategy.scope(), pytest.raises(error, match=says):
-        dl.Variable(NUMBERS)
+    ]:
+        strategy = strategy_of(2, lambda counts=counts, **_: counts)
+        with strategy.scope(), pytest.raises(error, match=says):
+            dl.Variable(NUMBERS)
 
 
-@pytest.mark.parametrize("odd", [2, FixedShardsPartitioner])
-def test_a_partitioner_that_can_not_be_called_is_refused(odd: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match=r"variable_partitioner.*FixedShardsPartitioner\(2"):
-        strategy_of(2, odd)
+def test_a_partitioner_that_can_not_be_called_is_refused() -> None:
+    for odd in [2, FixedShardsPartitioner]:
+        with pytest.raises(
+            ArgumentTypeError, match=r"variable_partitioner.*FixedShardsPartitioner\(2"
+        ):
+            strategy_of(2, odd)
 
 
 def test_parts_must_fit_together() -> None:
@@ -341,7 +342,7 @@ def test_parts_must_fit_together() -> None:
             dl.ShardedVariable([ones, dl.Variable(other)])
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_indices_of_each_integer_dtype_are_those_of_all_rows(dtype: Any, compiled: bool) -> None:
     first, second = np.arange(300, dtype="f4"), np.arange(300, 600, dtype="f4")
@@ -361,7 +362,7 @@ def test_indices_of_each_integer_dtype_are_those_of_all_rows(dtype: Any, compile
     np.testing.assert_array_equal(table.numpy(), changed)
 
 
-def test_a_compiled_read_of_a_row_that_is_not_there_has_the_nearest_one() -> None:
+def test_a_compiled_read_clips_rows_out_of_range() -> None:
     table = dl.ShardedVariable([dl.Variable(jnp.arange(3.0)), dl.Variable(jnp.arange(3.0, 6.0))])
     read = dl.OneDeviceStrategy("CPU:0").run(table.sparse_read, args=(np.array([-1, -7, 2, 70]),))
     assert read.tolist() == [0, 0, 2, 5]

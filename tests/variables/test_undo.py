@@ -10,7 +10,7 @@ from distlab.variables.undo import Undo
 from tests.patience import interrupt_at_second_call
 
 
-def test_an_interrupt_while_values_are_put_back_leaves_all_of_them_as_they_were() -> None:
+def test_an_interrupt_during_undo_restores_all_values() -> None:
     variables = [dl.Variable(jnp.zeros(2)) for _ in range(3)]
     undo = Undo()
     for variable in variables:
