@@ -11,6 +11,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Compile
+from distlab.step.programs import cache
 from tests.listening import listening
 
 Trial = Callable[[dl.Strategy, float], dl.Variable]
@@ -127,11 +128,15 @@ def test_a_step_made_anew_finds_its_program_after_a_collection() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
-def test_a_variable_holds_the_programs_of_the_last_256_functions() -> None:
+def test_a_variable_holds_the_programs_of_the_last_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cache, "_PROGRAMS_KEPT", 8)
+    monkeypatch.setattr(cache, "_FUNCTIONS_KEPT", 8)
     strategy = dl.MirroredStrategy(["CPU:0"])
     with strategy.scope():
         count = dl.Variable(0)
-    for number in range(260):
+    for number in range(12):
         strategy.run(lambda number=number: count.assign_add(number))
-    assert int(count.numpy()) == sum(range(260))
-    assert len(count._dependents) == 256
+    assert int(count.numpy()) == sum(range(12))
+    assert len(count._dependents) == 8

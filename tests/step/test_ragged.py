@@ -49,7 +49,7 @@ def test_components_may_differ_in_rank_and_be_empty(eagerly: bool) -> None:
         s.reduce("SUM", doubled, axis=None)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
 def test_without_collectives_replicas_use_their_own_rows(sizes: list[int]) -> None:
     s = _strategy()
@@ -61,7 +61,7 @@ def test_without_collectives_replicas_use_their_own_rows(sizes: list[int]) -> No
         np.testing.assert_allclose(running, np.cumsum(part, axis=0))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
 def test_ragged_collectives_meet_and_keep_earlier_values(sizes: list[int]) -> None:
     s = _strategy()
