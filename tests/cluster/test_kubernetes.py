@@ -89,7 +89,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_off_the_cluster_the_kubeconfig_is_loaded_once_and_every_request_has_a_limit(
+def test_kubeconfig_is_loaded_once_and_requests_have_limits(
     package: list[Any],
 ) -> None:
     location = KubernetesExecutableLocation.OFF_CLUSTER

@@ -35,17 +35,6 @@ def test_nothing_is_known_about_the_process_by_default() -> None:
     )
 
 
-def test_task_and_rpc_layer_can_be_set() -> None:
-    mine = Mine()
-    mine.task_type, mine.task_id, mine.rpc_layer = "worker", 1, "grpc"
-    assert (mine.task_type, mine.task_id, mine.rpc_layer) == ("worker", 1, "grpc")
-
-
-def test_it_is_abstract() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        ClusterResolver()  # type: ignore[abstract]
-
-
 def test_cpu_devices_are_no_accelerators() -> None:
     assert Mine().num_accelerators() == {}
     assert Mine().num_accelerators()["GPU"] == 0

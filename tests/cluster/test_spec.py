@@ -50,10 +50,6 @@ def test_a_copy_does_not_follow_the_dict_it_was_made_of() -> None:
     assert cluster.num_tasks("worker") == 1
 
 
-def test_the_representation_can_be_evaluated() -> None:
-    assert repr(CLUSTER) == "ClusterSpec({'ps': ['c:3'], 'worker': ['a:1', 'b:2']})"
-
-
 @pytest.mark.parametrize("cluster", [3, None, [], {"w": 3}, {"w": "a:1"}, {"w": [1]}, {3: ["a"]}])
 def test_what_is_no_cluster_is_refused(cluster: object) -> None:
     with pytest.raises(ArgumentTypeError):

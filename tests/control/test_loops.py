@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,15 +12,7 @@ import distlab as dl
 from distlab.control.loops import LoopControl, loops
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
-
-LIMIT_SECONDS = 60
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, f"waited too long for {what}"
-        threading.Event().wait(0.002)
+from tests.patience import LIMIT_SECONDS, wait_until
 
 
 class Worker:

@@ -181,7 +181,7 @@ def test_reads_and_changes_of_threads_are_counted_by_server(tmp_path: Path) -> N
         assert (link.read_messages, link.change_messages) == (0, 0)
 
 
-def test_a_value_is_behind_by_the_changes_of_others_since_it_was_read(tmp_path: Path) -> None:
+def test_value_is_behind_by_changes_of_others_since_it_was_read(tmp_path: Path) -> None:
     strategy = strategy_of(1, workers=2)
     coordinator = dl.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():

@@ -12,6 +12,7 @@ import pytest
 
 from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, as_dataset
 from distlab.errors import InvalidArgumentError, OneShotError, StructureError
+from tests.data.models import lists
 
 
 class TorchLikeTensor:
@@ -35,10 +36,6 @@ class Loader:
     def __iter__(self) -> Iterator[list[TorchLikeTensor]]:
         yield [TorchLikeTensor(1, 2), TorchLikeTensor(3, 4)]
         yield [TorchLikeTensor(5), TorchLikeTensor(6)]
-
-
-def _lists(dataset: Dataset) -> list[Any]:
-    return [np.asarray(value).tolist() for value in dataset]
 
 
 def test_a_dataset_stays_as_it_is() -> None:
@@ -71,11 +68,11 @@ def test_a_list_of_batches_and_jax_arrays() -> None:
 
 def test_grain_datasets_of_both_kinds() -> None:
     source = grain.MapDataset.range(6).map(lambda x: x * 10).batch(4)
-    assert _lists(as_dataset(source)) == [[0, 10, 20, 30], [40, 50]]
+    assert lists(as_dataset(source)) == [[0, 10, 20, 30], [40, 50]]
     assert len(as_dataset(source)) == 2
     assert as_dataset(source.repeat()).cardinality() == INFINITE_CARDINALITY
     iterable = source.to_iter_dataset(grain.ReadOptions(num_threads=0))
-    assert _lists(as_dataset(iterable)) == [[0, 10, 20, 30], [40, 50]]
+    assert lists(as_dataset(iterable)) == [[0, 10, 20, 30], [40, 50]]
     assert as_dataset(iterable).cardinality() == UNKNOWN_CARDINALITY
     iterator = iter(as_dataset(iterable))
     next(iterator)
@@ -86,7 +83,7 @@ def test_grain_datasets_of_both_kinds() -> None:
 
 def test_a_generator_is_read_once_and_says_so() -> None:
     dataset = as_dataset(np.array([i]) for i in range(3))
-    assert _lists(dataset) == [[0], [1], [2]]
+    assert lists(dataset) == [[0], [1], [2]]
     with pytest.raises(OneShotError, match="can be read only once"):
         list(dataset)
 
@@ -95,7 +92,7 @@ def test_looking_at_a_generator_loses_nothing() -> None:
     batches = as_dataset(np.array([i]) for i in range(5)).batch(2).map(lambda x: x + 1)
     assert batches.element_spec.shape == (None, 1)
     assert batches.batched
-    assert _lists(batches) == [[[1], [2]], [[3], [4]], [[5]]]
+    assert lists(batches) == [[[1], [2]], [[3], [4]], [[5]]]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _steps(dataset: Dataset, workers: int, index: int, replicas: int) -> list[An
     ]
 
 
-def test_files_shuffled_and_repeated_are_still_each_on_one_worker(tmp_path: Path) -> None:
+def test_shuffled_repeated_files_are_each_on_one_worker(tmp_path: Path) -> None:
     names = _lines(tmp_path, 5, 2).shuffle(5).repeat(2)
     seen = [set(shard) for shard in _shards(_numbers(names), 2)]
     assert seen[0] == {0, 1, 4, 5, 8, 9}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,40 +198,6 @@ def test_what_a_file_can_not_keep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StructureError, match="keys that are strings"):
         list(Dataset.from_tensors({1: 2}).cache(tmp_path / "a"))
     assert not list(tmp_path.iterdir())
-
-
-_PIPELINES: dict[str, Callable[[Any], Dataset]] = {
-    "after a shuffle": lambda path: (
-        Dataset.range(9).map(lambda x: x).shuffle(4, seed=1).cache(path).repeat(2)
-    ),
-    "before a shuffle": lambda path: (
-        Dataset.range(9).map(lambda x: x).cache(path).shuffle(4, seed=1).repeat(2).batch(2)
-    ),
-    "of arrays": lambda path: Dataset.range(9).shuffle(9, seed=1).cache(path).repeat(2).batch(4),
-    "without a seed": lambda path: (
-        Dataset.range(9).map(lambda x: x).shuffle(9).cache(path).batch(2)
-    ),
-}
-
-
-@pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
-@pytest.mark.parametrize("place", [_in_memory, _in_file])
-def test_what_follows_is_the_same_from_every_place(
-    make: Callable[[Any], Dataset], place: Callable[[Path], str], tmp_path: Path
-) -> None:
-    dataset = make(place(tmp_path))
-    iterator, states, values = iter(dataset), [], []
-    while True:
-        states.append(json.dumps(iterator.state()))
-        try:
-            values.append(np.asarray(next(iterator)).tolist())
-        except StopIteration:
-            break
-    for other in (dataset, make(place(tmp_path)), make(place(tmp_path / "elsewhere"))):
-        again = iter(other)
-        for number, state in reversed(list(enumerate(states))):
-            again.restore(json.loads(state))
-            assert lists(again) == values[number:]
 
 
 def test_each_worker_keeps_its_own_files(tmp_path: Path) -> None:

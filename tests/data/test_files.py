@@ -38,7 +38,7 @@ def test_compressed_files(tmp_path: Path, compression: str, pack: Any) -> None:
 @pytest.mark.parametrize(
     ("compression", "pack"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)]
 )
-def test_compressed_text_that_is_cut_off_is_not_taken_for_all_of_it(
+def test_compressed_text_that_is_cut_off_raises(
     tmp_path: Path, compression: str, pack: Any
 ) -> None:
     packed = pack(b"one\ntwo\n")

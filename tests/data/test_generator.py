@@ -48,13 +48,6 @@ def test_without_shapes_or_types_the_first_element_tells() -> None:
     )
 
 
-def test_strings_and_dicts() -> None:
-    dataset = Dataset.from_generator(
-        lambda: iter([{"name": "a", "n": 1}]), {"name": str, "n": np.int32}
-    )
-    assert list(dataset) == [{"name": b"a", "n": 1}]
-
-
 def test_text_is_called_string_as_in_tensorflow() -> None:
     untyped: Any = TensorSpec
     spec = untyped([None], "string")
@@ -138,18 +131,3 @@ def test_an_element_that_is_read_for_the_spec_comes_once() -> None:
         assert dataset.element_spec.rank == 0
         assert [int(x) for x in dataset] == [0, 1, 2]
     assert [int(x) for x in dataset.repeat(2)] == [0, 1, 2, 0, 1, 2]
-
-
-def test_each_pass_has_the_arguments_that_were_passed() -> None:
-    numbers = np.arange(3)
-
-    def drawn(values: Any) -> Iterator[Any]:
-        values += 1  # as one that shuffles them in place
-        yield values
-
-    signature = TensorSpec((3,), np.dtype(np.int64))
-    dataset = Dataset.from_generator(drawn, args=(numbers,), output_signature=signature)
-    numbers[:] = 9
-    for _ in range(2):
-        assert [row.tolist() for row in dataset] == [[1, 2, 3]]
-    assert numbers.tolist() == [9, 9, 9]

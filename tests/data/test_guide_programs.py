@@ -83,7 +83,7 @@ def test_sequences_are_padded_and_a_mask_ignores_the_padding() -> None:
     assert lengths == masked == sum(range(1, 14))
 
 
-def test_a_cached_dataset_is_shuffled_and_trained_on_for_some_epochs(tmp_path: Path) -> None:
+def test_cached_dataset_is_shuffled_and_trained_on(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     weights = np.array([1.0, -2.0, 0.5], np.float32)
     xs = random.standard_normal((96, 3)).astype(np.float32)

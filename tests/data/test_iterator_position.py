@@ -74,6 +74,12 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     "parallel interleave": lambda _: Dataset.range(6).interleave(
         lambda x: Dataset.range(x).shuffle(3, seed=2), 3, 2, num_parallel_calls=2
     ),
+    "cached in a file": lambda folder: (
+        Dataset.range(9).map(lambda x: x).shuffle(4, seed=1).cache(folder / "kept").repeat(2)
+    ),
+    "cached in memory": lambda _: (
+        Dataset.range(9).map(lambda x: x).cache().shuffle(4, seed=1).repeat(2).batch(2)
+    ),
     "files": lambda folder: TextLineDataset(_files(folder)).repeat(2).batch(3),
     "sharded files": lambda folder: auto_shard(TextLineDataset(_files(folder)), 2, 0),
 }
@@ -143,7 +149,7 @@ def test_going_to_a_far_place_costs_no_reading() -> None:
     ],
     ids=["window", "fewer elements", "concatenate"],
 )
-def test_a_position_that_does_not_fit_is_refused_and_the_iterator_stays(
+def test_position_that_does_not_fit_is_refused_without_harm(
     saved: Dataset, other: Dataset, said: str
 ) -> None:
     first = iter(saved)

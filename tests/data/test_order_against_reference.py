@@ -97,36 +97,3 @@ def test_shuffled_indices_point_at_the_right_rows(
         shuffled, order = _apply(shuffled, order, op)
     _check(shuffled, order)
     _check(*_apply(shuffled, order, ("batch", batch)))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    ops=st.lists(_OPS, max_size=3),
-    window=st.integers(1, 20),
-    batch=st.integers(1, 5),
-    repeats=st.integers(1, 3),
-    stop=st.integers(0, 12),
-    late=st.booleans(),
-)
-def test_a_restored_iterator_goes_on_with_the_next_element(
-    ops: list[tuple[str, int]], window: int, batch: int, repeats: int, stop: int, late: bool
-) -> None:
-    def make() -> Dataset:
-        dataset = _dataset()[0]
-        for op in ops:
-            dataset = _apply(dataset, [], op)[0]
-        if late:
-            return dataset.batch(batch).shuffle(window, seed=5).repeat(repeats).prefetch(2)
-        return dataset.shuffle(window, seed=5).repeat(repeats).batch(batch).map(lambda x, i: (x, i))
-
-    first = make()
-    iter(first)  # so that the pass that is saved is not the first one
-    iterator = iter(first)
-    for _ in zip(range(stop), iterator, strict=False):
-        pass
-    state = iterator.state()
-    expected = [i.tolist() for _, i in iterator]
-    other = iter(make())
-    next(other, None)
-    other.restore(state)
-    assert [i.tolist() for _, i in other] == expected

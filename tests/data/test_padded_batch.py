@@ -66,7 +66,7 @@ def test_components_are_padded_by_themselves() -> None:
     assert counts.tolist() == [1, 2, 3]
 
 
-def test_one_padding_value_holds_for_all_components_and_scalars_need_none() -> None:
+def test_padding_value_holds_for_all_and_scalars_need_none() -> None:
     pairs = Dataset.from_tensor_slices(([1, 2], ["a", "bb"]))
     ((numbers, words),) = pairs.padded_batch(2)
     assert numbers.tolist() == [1, 2]

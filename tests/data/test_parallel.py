@@ -27,7 +27,7 @@ def test_calls_run_at_the_same_time_and_results_come_in_order() -> None:
     assert lists(Dataset.range(9).map(meet, num_parallel_calls=3)) == list(range(9))
 
 
-def test_datasets_are_read_at_the_same_time_and_results_come_in_order() -> None:
+def test_datasets_are_read_at_once_and_results_come_in_order() -> None:
     meeting = threading.Barrier(2)
 
     def meet(x: Any) -> Any:

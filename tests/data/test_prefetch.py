@@ -7,22 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from distlab.data import Dataset
-
-_LIMIT_SECONDS = 60.0
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true in time"
-        threading.Event().wait(0.005)
+from tests.patience import LIMIT_SECONDS, wait_until
 
 
 def _threads() -> set[threading.Thread]:
@@ -45,9 +37,9 @@ def test_it_reads_ahead_but_not_further_than_its_buffer() -> None:
     iterator = iter(Dataset.range(100).map(record).prefetch(3))
     assert next(iterator) == 0
     # One was taken, three are in the buffer, one waits for a place in it.
-    _wait_until(lambda: len(made) == 5)
+    wait_until(lambda: len(made) == 5)
     assert next(iterator) == 1
-    _wait_until(lambda: len(made) == 6)
+    wait_until(lambda: len(made) == 6)
     iterator.close()
 
 
@@ -63,17 +55,17 @@ def test_the_thread_stops_when_the_iterator_is_dropped() -> None:
     assert len(_threads() - before) == 1
     del iterator
     gc.collect()
-    _wait_until(lambda: _threads() <= before)
+    wait_until(lambda: _threads() <= before)
 
 
 def test_the_thread_stops_at_the_end() -> None:
     before = _threads()
     assert len(list(Dataset.range(9).batch(2).prefetch(2))) == 5
-    _wait_until(lambda: _threads() <= before)
+    wait_until(lambda: _threads() <= before)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_errors_reach_the_consumer_after_the_elements_before_them(
+def test_errors_reach_consumer_after_elements_before_them(
     error: type[BaseException],
 ) -> None:
     def fail_at_two(x: Any) -> Any:
@@ -87,22 +79,22 @@ def test_errors_reach_the_consumer_after_the_elements_before_them(
         next(iterator)
 
 
-def test_dropping_does_not_wait_for_a_source_that_gives_nothing_more() -> None:
+def test_dropping_does_not_wait_for_a_stuck_source() -> None:
     before = _threads()
     release = threading.Event()
 
     def stuck() -> Iterator[int]:
         yield 1
-        release.wait(_LIMIT_SECONDS)
+        release.wait(LIMIT_SECONDS)
 
     iterator = iter(Dataset.from_generator(stuck).prefetch(2))
     assert next(iterator) == 1
     start = time.monotonic()
     del iterator
     gc.collect()
-    assert time.monotonic() - start < _LIMIT_SECONDS / 2
+    assert time.monotonic() - start < LIMIT_SECONDS / 2
     release.set()
-    _wait_until(lambda: _threads() <= before)
+    wait_until(lambda: _threads() <= before)
 
 
 def test_the_interpreter_exits_whatever_the_thread_does() -> None:
@@ -127,7 +119,7 @@ def test_the_interpreter_exits_whatever_the_thread_does() -> None:
     assert done.stderr == ""
 
 
-def test_an_interrupted_start_leaves_no_thread_behind_and_loses_nothing(
+def test_interrupted_start_leaves_no_thread_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = _threads()
@@ -150,4 +142,4 @@ def test_an_interrupted_start_leaves_no_thread_behind_and_loses_nothing(
             assert list(iterator) == [*range(100)]
         else:
             iterator.close()
-        _wait_until(lambda: _threads() <= before)
+        wait_until(lambda: _threads() <= before)

@@ -87,7 +87,7 @@ def test_batches_can_not_be_written(shuffled: bool) -> None:
             batch[0] = 1.0
 
 
-def test_consecutive_rows_are_views_and_no_two_batches_share_shuffled_memory() -> None:
+def test_rows_are_views_and_shuffled_batches_share_no_memory() -> None:
     dataset = Dataset.from_tensor_slices(np.arange(8.0))
     first, second = dataset.batch(4)
     assert first.base is not None
@@ -105,7 +105,7 @@ def test_large_batches_go_to_a_device_without_a_copy(shuffled: bool) -> None:
         assert on_device.unsafe_buffer_pointer() == batch.ctypes.data
 
 
-def test_donating_what_a_device_took_over_does_not_write_to_the_dataset() -> None:
+def test_donating_a_batch_does_not_write_to_the_dataset() -> None:
     dataset = Dataset.from_tensor_slices(np.ones((128, 64), np.float32)).batch(64)
     overwrite = jax.jit(lambda x: x * 0, donate_argnums=0)
     for batch in dataset:

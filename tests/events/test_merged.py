@@ -6,7 +6,6 @@ import typing
 from collections.abc import Sequence
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +109,7 @@ def test_every_event_comes_once_in_order_and_any_cursor_goes_on(
     ),
     limit=st.integers(1, 20),
 )
-def test_events_that_are_stored_late_are_not_lost_and_numbers_stay(
+def test_events_stored_late_are_not_lost_and_keep_numbers(
     stored: list[tuple[int, list[int]]], limit: int
 ) -> None:
     logs = [Log(process) for process in range(3)]
@@ -126,7 +125,7 @@ def test_events_that_are_stored_late_are_not_lost_and_numbers_stay(
         assert own == sorted(own)
 
 
-def test_an_event_waits_for_earlier_ones_of_living_processes_but_not_for_long() -> None:
+def test_event_waits_for_earlier_ones_within_a_limit() -> None:
     now = 0.0
     quick, slow = Log(0, [10, 30]), Log(1)
     slow.live = True
@@ -187,20 +186,17 @@ def test_all_times_of_an_event_move_to_the_common_clock() -> None:
     assert on_clock(strange, -5) == Unknown(time_ns=0, kind="weather", fields={"sky": 1})
 
 
-@pytest.mark.parametrize("kind", typing.get_args(events.AnyEvent))
-def test_the_moments_of_a_kind_are_its_fields_that_the_page_calls_times(
-    kind: type[Event],
-) -> None:
-    assert kind.__doc__ is not None
-    entries = " ".join(kind.__doc__.split())
-    told = {
-        name
-        for name in kind.__struct_fields__
-        if f"{name}: Monotonic time" in entries and name.endswith("_ns")
-    }
-    assert set(kind.MOMENTS) == told | {"time_ns"}
-    types = typing.get_type_hints(kind)
-    assert {types[name] for name in kind.MOMENTS} <= {int, list[int]}
+def test_moments_are_the_fields_described_as_monotonic_times() -> None:
+    for kind in typing.get_args(events.AnyEvent):
+        entries = " ".join(kind.__doc__.split())
+        described = {
+            name
+            for name in kind.__struct_fields__
+            if f"{name}: Monotonic time" in entries and name.endswith("_ns")
+        }
+        assert set(kind.MOMENTS) == described | {"time_ns"}, kind
+        types = typing.get_type_hints(kind)
+        assert {types[name] for name in kind.MOMENTS} <= {int, list[int]}, kind
 
 
 def test_from_a_new_offset_on_events_are_moved_by_it() -> None:

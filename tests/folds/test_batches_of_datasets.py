@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from distlab.events import Event, Sharding, Step
+from distlab.events import Event
 from distlab.folds import Batches, part_of_batches
+from tests.recording import samples
 from tests.synthetic import compiled
 
 
@@ -25,26 +26,12 @@ def batches_of(
 ) -> Iterator[Event]:
     """Batches of one dataset, each received by the program with the number of a function."""
     for batch in range(count):
-        yield Sharding(
-            time_ns=0,
-            strategy=0,
-            dataset=dataset,
-            batch=batch,
-            epoch=0,
-            sizes=[size, size],
-            nominal=size,
-            indices=bytes(8 * indices) if indices else None,
-            bytes=8,
-            wait_ns=0,
-            transfer_ns=0,
-            policy="rebatch",
-            source=source,
-            name=name,
+        made = samples.sharding(batch, bytes(8 * indices) if indices else None)
+        yield msgspec.structs.replace(
+            made, dataset=dataset, sizes=[size, size], nominal=size, source=source, name=name
         )
         if function is not None:
-            yield Step(
-                time_ns=0, step=0, program=function, strategy=0, dispatched_ns=0, examples=2 * size
-            )
+            yield msgspec.structs.replace(samples.step(0), program=function, examples=2 * size)
 
 
 def program(number: int, function: str) -> Event:
@@ -61,7 +48,7 @@ def fold_of(*events: Event | Iterator[Event]) -> Batches:
     return fold
 
 
-def test_datasets_are_named_by_the_user_or_by_function_and_line_or_by_their_number() -> None:
+def test_datasets_are_named_by_user_function_and_line_or_number() -> None:
     columns = fold_of(
         TRAIN,
         TEST,
@@ -83,7 +70,7 @@ def test_datasets_are_named_by_the_user_or_by_function_and_line_or_by_their_numb
     assert columns["main"] == 0
 
 
-def test_new_datasets_of_one_line_are_one_unless_other_functions_receive_them() -> None:
+def test_new_datasets_of_one_line_and_function_are_one() -> None:
     events = [TRAIN, TEST]
     for epoch in range(3):
         events += batches_of(2 * epoch, 0, 4, source="data.py:3")
@@ -101,7 +88,7 @@ def test_a_dataset_that_two_functions_receive_is_one() -> None:
     assert columns["datasets"] == ["for train_step and test_step, a:1"]
 
 
-def test_the_newest_batch_of_the_main_dataset_is_shown_after_an_evaluation() -> None:
+def test_newest_batch_of_main_dataset_is_shown_after_evaluation() -> None:
     fold = fold_of(
         TRAIN, TEST, batches_of(0, 0, 5, source="a:1"), batches_of(1, 1, 2, source="a:2")
     )

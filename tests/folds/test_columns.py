@@ -149,33 +149,16 @@ def described(kind: Any) -> list[str]:
     return re.findall(r"^ {2}(\w+): ", section, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", Folds().names)
-def test_a_fold_computes_the_columns_of_its_type(folds: Folds, name: Any) -> None:
-    for run in (folds, Folds()):
-        assert wrong(run.columns(name), type_of(name)) == {}
-
-
-@pytest.mark.parametrize("name", Folds().names)
-def test_a_type_describes_each_of_its_columns_in_order(name: str) -> None:
-    kind = type_of(name)
-    assert described(kind) == list(get_type_hints(kind))
-
-
-def test_a_batch_and_a_comparison_have_their_types(folds: Folds) -> None:
+def test_folds_compute_the_columns_that_types_describe(folds: Folds) -> None:
+    for name in folds.names:
+        kind = type_of(name)
+        for run in (folds, Folds()):
+            assert wrong(run.columns(name), kind) == {}, name
+        assert described(kind) == list(get_type_hints(kind)), name
     assert wrong(there(folds.batch()), BatchDetail) == {}
     assert wrong(compare(folds, Folds()), ComparisonColumns) == {}
     for kind in (BatchDetail, ComparisonColumns):
         assert described(kind) == list(get_type_hints(kind))
-
-
-def test_a_type_that_does_not_fit_is_noticed(folds: Folds) -> None:
-    columns = {**folds.columns("devices"), "device": [1], "more": 0}
-    del columns["busy"]
-    assert wrong(columns, type_of("devices")) == {
-        "device": [1],
-        "more": "unknown",
-        "busy": "missing",
-    }
 
 
 def test_evidence_of_every_kind_is_enough_for_advice(folds: Folds) -> None:

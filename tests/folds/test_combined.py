@@ -47,13 +47,13 @@ def test_operands_are_counted_and_the_largest_is_named(
     assert (found.text, found.largest) == (text, largest)
 
 
-def test_values_have_numpys_types_and_no_lines_and_the_largest_comes_first() -> None:
+def test_values_have_numpy_types_and_the_largest_comes_first() -> None:
     values = ("f32[] from jit(f)/psum at t.py:3", "s32[8,2] like w from x")
     for one in (collective(*values), collective(*values[::-1])):
         assert combined(one).values == ("int32[8,2] like w", "float32[]")
 
 
-def test_collectives_of_one_size_that_combine_different_arrays_are_rows_of_their_own() -> None:
+def test_collectives_of_one_size_and_other_arrays_are_own_rows() -> None:
 
     fold = Reductions()
     program = msgspec.structs.replace(

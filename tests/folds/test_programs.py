@@ -22,7 +22,7 @@ def rows(*events: Event) -> dict[str, list[str]]:
     return program_rows(folds.columns("programs"))
 
 
-def test_the_newest_program_comes_first_with_the_steps_that_ran_it() -> None:
+def test_newest_program_comes_first_with_steps_that_ran_it() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(7), program(5, cause="new shapes")])
     columns = folds.columns("programs")
@@ -70,7 +70,7 @@ def test_a_program_says_why_it_was_made_and_what_it_holds() -> None:
     )
 
 
-def test_what_xla_does_not_say_is_a_dash_and_old_programs_are_counted() -> None:
+def test_unknown_figures_are_dashes_and_old_programs_counted() -> None:
     texts = rows(program(1, collectives=[]))
     assert (texts["work"][0], texts["memory"][0], texts["collectives"][0]) == (
         "\u2013",

@@ -56,14 +56,6 @@ def test_empty_parts_keep_the_other_dimensions_and_the_dtype() -> None:
     ]
 
 
-def test_structures_are_kept() -> None:
-    strategy = _strategy(2)
-    data = dl.data.Dataset.from_tensor_slices({"a": np.arange(4), "b": (np.zeros((4, 2)),)})
-    (x,) = strategy.experimental_distribute_dataset(data.batch(4))
-    assert isinstance(x["a"], dl.PerReplica)
-    assert x["b"][0].values[1].shape == (2, 2)
-
-
 def test_each_iteration_starts_again() -> None:
     strategy = _strategy(2)
     dataset = strategy.experimental_distribute_dataset(_range(6).batch(4))
@@ -94,21 +86,6 @@ def test_any_iterable_of_batches_can_be_distributed() -> None:
     assert _steps(2, [np.arange(3), np.arange(2)]) == [[[0, 1], [2]], [[0], [1]]]
     with pytest.raises(NotBatchedError):
         _steps(2, [1, 2])
-
-
-def test_a_generator_may_reuse_its_buffer() -> None:
-    buffer = np.zeros((4, 1 << 14), np.float32)
-
-    class Reusing:
-        def __iter__(self) -> object:
-            for i in range(4):
-                buffer[:] = i
-                yield buffer
-
-    strategy = _strategy(2)
-    batches = list(strategy.experimental_distribute_dataset(Reusing()))
-    for i, x in enumerate(batches):
-        assert float(x.values[0].max()) == float(x.values[1].min()) == i
 
 
 def test_components_of_different_lengths_are_refused() -> None:

@@ -11,12 +11,12 @@ import distlab as dl
 from distlab.data import TensorSpec
 from distlab.input.distribute import steps_of
 from distlab.input.spec import PerReplicaSpec
-from tests.input.feeding import lines, mirrored, numbers
+from tests.input.feeding import mirrored, numbers
 
 FLOATS = np.dtype(np.float32)
 
 
-def test_a_batch_that_may_be_partial_has_an_unknown_first_dimension() -> None:
+def test_batch_that_may_be_partial_has_unknown_first_dimension() -> None:
     distributed = mirrored(2).experimental_distribute_dataset(numbers(8, 4))
     expected = PerReplicaSpec((TensorSpec((None,), FLOATS),) * 2)
     assert distributed.element_spec == iter(distributed).element_spec == expected
@@ -35,14 +35,6 @@ def test_one_replica_gets_plain_specs() -> None:
     assert distributed.element_spec == TensorSpec((4,), FLOATS)
 
 
-def test_nests_are_kept() -> None:
-    rows = {"a": np.zeros((6, 3), np.float32), "b": (np.zeros(6, np.int32),)}
-    dataset = dl.data.Dataset.from_tensor_slices(rows).batch(4)
-    spec = mirrored(2).experimental_distribute_dataset(dataset).element_spec
-    assert spec["a"].value_specs == (TensorSpec((None, 3), FLOATS),) * 2
-    assert spec["b"][0].value_specs[1] == TensorSpec((None,), np.dtype(np.int32))
-
-
 @pytest.mark.parametrize(("drop", "size"), [(False, None), (True, 2)])
 def test_batches_of_a_function_keep_their_own(drop: bool, size: int | None) -> None:
     rows = np.zeros((5, 3), np.float32)
@@ -51,15 +43,7 @@ def test_batches_of_a_function_keep_their_own(drop: bool, size: int | None) -> N
     assert spec == PerReplicaSpec((TensorSpec((size, 3), FLOATS),) * 2)
 
 
-def test_a_dataset_of_files_is_described_in_the_same_way(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    dataset = lines(tmp_path_factory.mktemp("files"), 1, 8).batch(4, drop_remainder=True)
-    spec = mirrored(2).experimental_distribute_dataset(dataset).element_spec
-    assert spec == PerReplicaSpec((TensorSpec((2,), FLOATS),) * 2)
-
-
-def test_on_several_workers_first_dimensions_vary_unless_the_data_has_no_end() -> None:
+def test_workers_first_dimensions_vary_unless_data_is_endless() -> None:
     context = dl.InputContext(2, 0, 4)
     known = numbers(8, 8, drop=True)
     for dataset, size in ((known, None), (known.repeat(), 2)):

@@ -32,7 +32,7 @@ def test_batches_are_not_divided() -> None:
     assert _taken(2, sizes) == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[0], []]]
 
 
-def test_with_known_shapes_an_incomplete_step_is_left_out_unless_asked_for_as_optional() -> None:
+def test_incomplete_step_of_known_shapes_comes_as_optional_only() -> None:
     dataset = numbers(6, 2, drop=True)
     assert _taken(2, dataset) == [[[0, 1], [2, 3]]]
     strategy = mirrored(2)
@@ -52,7 +52,7 @@ def test_scalars_are_taken_one_by_one() -> None:
     assert _taken(2, dl.data.Dataset.range(5)) == [[0, 1], [2, 3]]
 
 
-def test_the_function_is_called_once_and_its_dataset_started_again() -> None:
+def test_function_is_called_once_and_its_dataset_started_again() -> None:
     contexts = []
 
     def dataset_fn(context: dl.InputContext) -> dl.data.Dataset:
@@ -153,7 +153,7 @@ def test_a_generator_is_read_once_and_not_before_it_is_asked() -> None:
     assert steps(strategy, distributed) == [[[0], [1]], [[2], []]]
 
 
-def test_a_function_of_batches_may_stand_for_the_dataset_and_its_end_is_the_datas() -> None:
+def test_function_of_batches_stands_for_a_dataset_to_its_end() -> None:
     def dataset_fn(context: dl.InputContext) -> Any:
         size = context.get_per_replica_batch_size(4)
         batches = iter(np.arange(10, dtype=np.float32).reshape(-1, size))

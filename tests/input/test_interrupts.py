@@ -116,7 +116,7 @@ def test_interrupted_element_is_read_anew(pipeline: Callable[[], Dataset]) -> No
         assert [x.tolist() for x in [*got, *iterator]] == expected, call
 
 
-def test_generator_that_an_interrupt_ended_is_told_of_and_restored() -> None:
+def test_generator_ended_by_an_interrupt_is_named_and_restored() -> None:
     interrupted = False
 
     def examples() -> Iterator[np.float32]:
@@ -142,7 +142,7 @@ def test_generator_that_an_interrupt_ended_is_told_of_and_restored() -> None:
     assert got == [[[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]]]
 
 
-def test_generator_that_goes_on_after_an_interrupt_is_not_called_anew() -> None:
+def test_generator_goes_on_after_an_interrupt() -> None:
     calls = 0
 
     def numbers() -> Iterator[int]:

@@ -37,7 +37,7 @@ def test_the_three_ways_to_ask_go_over_the_same_elements() -> None:
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
-def test_a_replica_function_can_t_take_the_next_element_and_none_is_lost(eagerly: bool) -> None:
+def test_replica_function_cannot_take_elements_and_loses_none(eagerly: bool) -> None:
     strategy = mirrored(2)
     iterator = iter(strategy.experimental_distribute_dataset(numbers(4, 2)))
     options = dl.RunOptions(run_eagerly=eagerly)
@@ -53,14 +53,6 @@ def test_another_strategys_scope_is_no_place_to_iterate() -> None:
     with mirrored(3).scope(), pytest.raises(ContextError, match="leave that scope first"):
         next(iterator)
     assert next(iterator) is not None
-
-
-def test_inside_its_own_scope_all_is_the_same() -> None:
-    strategy = mirrored(2)
-    with strategy.scope():
-        assert steps(strategy, strategy.experimental_distribute_dataset(numbers(3, 4))) == [
-            [[0, 1], [2]]
-        ]
 
 
 def test_the_default_strategy_gives_the_dataset_itself() -> None:

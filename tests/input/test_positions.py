@@ -124,7 +124,7 @@ def test_restoring_from_the_end_goes_on_and_counts_on() -> None:
         iterator.get_next()
 
 
-def test_a_position_of_something_else_is_refused_and_does_no_harm() -> None:
+def test_position_of_something_else_is_refused_without_harm() -> None:
     strategy = mirrored(2)
     in_turn, divided = (iter(w(strategy, _plain(8, 4), 1)) for w in (_in_turn, _divided))
     with pytest.raises(InvalidArgumentError, match="made in the same way"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import distlab as dl
 from distlab import events
 from tests.input.feeding import local, mirrored, numbers, steps
 from tests.listening import listening
-
-LIMIT_SECONDS = 60.0
+from tests.patience import LIMIT_SECONDS, wait_until
 
 
 def _ahead(dataset: Any, size: int = 3) -> tuple[dl.MirroredStrategy, Any]:
@@ -25,18 +23,11 @@ def _ahead(dataset: Any, size: int = 3) -> tuple[dl.MirroredStrategy, Any]:
     return strategy, strategy.experimental_distribute_dataset(dataset, options)
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < limit, "the condition did not come true in time"
-        time.sleep(0.005)
-
-
 def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "distlab-prefetch"}
 
 
-def test_the_elements_are_the_same_in_every_epoch_and_stay_at_the_end() -> None:
+def test_elements_are_same_in_every_epoch_and_stay_at_end() -> None:
     strategy, distributed = _ahead(numbers(11, 4))
     expected = [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], [10]]]
     assert [steps(strategy, distributed) for _ in range(2)] == [expected, expected]
@@ -60,13 +51,13 @@ def test_as_many_as_asked_for_are_read_and_no_more() -> None:
     iterator = iter(distributed)
     assert read == []
     assert local(strategy, next(iterator)) == [[0], [0]]
-    _until(lambda: len(read) == 5)  # one returned, three ready, one waiting for room
+    wait_until(lambda: len(read) == 5)  # one returned, three ready, one waiting for room
     assert local(strategy, next(iterator)) == [[1], [1]]
-    _until(lambda: len(read) == 6)
+    wait_until(lambda: len(read) == 6)
     iterator.close()
 
 
-def test_a_position_is_that_of_the_element_taken_and_not_of_the_thread() -> None:
+def test_position_is_that_of_element_taken_and_not_of_thread() -> None:
     strategy, distributed = _ahead(numbers(20, 2))
     iterator = iter(distributed)
     next(iterator)
@@ -75,20 +66,6 @@ def test_a_position_is_that_of_the_element_taken_and_not_of_the_thread() -> None
     iterator.restore(position)
     assert steps(strategy, iterator) == rest
     assert rest[0] == [[2], [3]]
-
-
-def test_an_error_comes_where_its_element_would_and_what_follows_it_after() -> None:
-    def fail_on_two(n: Any) -> Any:
-        if int(n[0]) == 2:
-            raise ZeroDivisionError("two")
-        return n
-
-    strategy, distributed = _ahead(numbers(6, 2).map(fail_on_two))
-    iterator = iter(distributed)
-    assert local(strategy, next(iterator)) == [[0], [1]]
-    with pytest.raises(ZeroDivisionError, match="two"):
-        next(iterator)
-    assert steps(strategy, iterator) == [[[4], [5]]]
 
 
 def test_dropping_or_closing_an_iterator_ends_its_thread() -> None:
@@ -104,7 +81,7 @@ def test_dropping_or_closing_an_iterator_ends_its_thread() -> None:
         next(closed)
     del iterator
     gc.collect()
-    _until(lambda: _threads() <= before)
+    wait_until(lambda: _threads() <= before)
 
 
 def test_events_say_what_the_caller_waited_for() -> None:

@@ -115,7 +115,7 @@ policies = st.sampled_from([AutoShardPolicy.AUTO, AutoShardPolicy.DATA, AutoShar
     drop=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_each_worker_reads_its_part_and_all_take_equally_many_steps(
+def test_workers_read_their_parts_in_equally_many_steps(
     n: int,
     batch: int,
     workers: int,
@@ -160,7 +160,7 @@ def test_all_workers_know_the_shapes_on_all_replicas(
     replicas=st.integers(1, 2),
 )
 @settings(max_examples=25, deadline=None)
-def test_workers_with_datasets_of_their_own_go_on_until_nobody_has_data(
+def test_workers_with_own_datasets_go_on_until_nobody_has_data(
     sizes: list[int], batch: int, replicas: int
 ) -> None:
     def make(worker: int) -> Make:
@@ -174,7 +174,7 @@ def test_workers_with_datasets_of_their_own_go_on_until_nobody_has_data(
         assert own == list(range(100 * worker, 100 * worker + sizes[worker]))
 
 
-def test_a_plan_over_arrays_that_is_the_same_on_all_workers_needs_no_agreement() -> None:
+def test_equal_plans_over_arrays_need_no_agreement() -> None:
     def plain() -> Dataset:
         return Dataset.range(20).shuffle(20).repeat(2).batch(8)
 
@@ -184,7 +184,7 @@ def test_a_plan_over_arrays_that_is_the_same_on_all_workers_needs_no_agreement()
     assert all(isinstance(each, AgreedBatches) for each in mapped)
 
 
-def test_workers_whose_arrays_differ_in_length_agree_at_each_step() -> None:
+def test_workers_of_other_lengths_agree_at_each_step() -> None:
     makes: list[Make] = [lambda: Dataset.range(8).batch(4), lambda: Dataset.range(12).batch(4)]
     first, second = all_taken(distributed(makes))
     assert parts(first) == [[[0, 1]], [[4, 5]], [[]]]
@@ -211,7 +211,7 @@ def test_a_seed_that_the_user_gave_stays() -> None:
     assert orders == [[int(x) for x in Dataset.range(9).shuffle(9, seed=s)] for s in (3, 4)]
 
 
-def test_a_worker_that_cannot_make_its_dataset_is_an_error_on_all() -> None:
+def test_worker_that_cannot_make_its_dataset_is_error_on_all() -> None:
     def missing() -> Dataset:
         raise FileNotFoundError("train.txt")
 
@@ -235,7 +235,7 @@ def test_components_that_differ_between_workers_are_refused() -> None:
         assert isinstance(found, StructureError)
 
 
-def test_a_worker_without_any_data_receives_empty_batches_of_the_structure() -> None:
+def test_worker_without_data_gets_empty_batches_of_the_structure() -> None:
     def make(size: int) -> Make:
         rows = {"x": np.ones((size, 3), np.float32), "y": np.arange(size)}
         return lambda: Dataset.from_tensor_slices(rows).batch(2)
@@ -259,7 +259,7 @@ def test_strings_stay_strings() -> None:
     assert parts(second) == [[[b"a", b"b"]], [[]]]
 
 
-def test_the_first_dimension_of_the_spec_is_unknown_where_data_ends() -> None:
+def test_first_dimension_of_spec_is_unknown_where_data_ends() -> None:
     ends, endless = (
         distributed([lambda d=d: d.batch(8, drop_remainder=True)] * 2)[0]  # type: ignore[misc]
         for d in (Dataset.range(8), Dataset.range(8).repeat())
@@ -279,7 +279,7 @@ def test_the_length_is_that_of_the_worker_with_the_most_data() -> None:
         len(from_functions(unknown)[0])
 
 
-def test_a_position_is_restored_by_any_number_of_workers_where_batches_are_global() -> None:
+def test_any_number_of_workers_restores_a_global_position() -> None:
     make: Make = lambda: Dataset.range(24).shuffle(24, seed=5).batch(8)  # noqa: E731
     readers = [steps.open() for steps in distributed([make] * 2)]
     on_all([reader.__next__ for reader in readers])

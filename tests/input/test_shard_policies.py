@@ -58,7 +58,7 @@ def test_files_fill_the_first_replicas_unless_by_data(tmp_path: Path) -> None:
     ]
 
 
-def test_off_a_batch_that_does_not_divide_gives_the_first_replicas_one_more() -> None:
+def test_off_an_uneven_batch_gives_first_replicas_one_more() -> None:
     assert _sizes(3, with_policy(numbers(9, 5), AutoShardPolicy.OFF)) == [[2, 2, 1], [2, 2, 0]]
     assert _sizes(3, numbers(9, 5)) == [[2, 2, 1], [2, 2, 0]]
     assert _sizes(3, with_policy(numbers(6, 4), AutoShardPolicy.OFF)) == [[2, 1, 1], [2, 0, 0]]

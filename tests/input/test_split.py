@@ -25,9 +25,7 @@ def test_sizes_are_those_of_tf_distribute(batch: int, replicas: int, expected: l
 
 
 @given(batch=st.integers(0, 10_000), replicas=st.integers(1, 64))
-def test_every_example_is_given_once_and_the_first_replicas_get_most(
-    batch: int, replicas: int
-) -> None:
+def test_every_example_is_given_once_and_first_replicas_get_most(batch: int, replicas: int) -> None:
     sizes = divided_sizes(batch, replicas)
     assert sum(sizes) == batch
     assert len(sizes) == replicas

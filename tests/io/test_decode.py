@@ -23,7 +23,6 @@ REQUIRED = np.zeros(0, np.float32)
         (b"\x00\x01\x00\x02", "int16", {"little_endian": False}, [1, 2]),
         ([b"\x01\x00", b"\x02\x00"], np.uint8, {}, [[1, 0], [2, 0]]),
         ([b"a", b"bcd"], np.uint8, {"fixed_length": 2}, [[97, 0], [98, 99]]),
-        ([b"\1\0", b"\1\0\2\0\3\0"], np.int16, {"fixed_length": 4}, [[1, 0], [1, 2]]),
         (b"\x01\x00\x02", np.bool_, {}, [True, False, True]),
         (b"", np.float32, {}, []),
     ],
@@ -49,8 +48,6 @@ def test_the_memory_of_arrays_is_read_back(shape: tuple[int, int], dtype: str) -
             r"multiple of 2, the size of int16, got lengths \[3\]",
         ),
         (lambda: decode_raw([b"a", b"bc"], np.uint8), r"one length, .* got lengths \[1, 2\]"),
-        (lambda: decode_raw([b"a"], np.int16, fixed_length=3), "multiple of 2"),
-        (lambda: decode_raw(b"abc", bytes), "must be a dtype of numbers, got <class .bytes.>"),
         (lambda: decode_raw(3, np.uint8), "needs bytes or an array of bytes, got 3"),
     ],
 )
@@ -71,12 +68,8 @@ def test_bytes_that_do_not_fit_are_refused(call: Any, message: str) -> None:
         ('"a\nb",c', ["", ""], {}, [b"a\nb", b"c"]),
         ('"a,b"', ["", ""], {"use_quote_delim": False}, [b'"a', b'b"']),
         ("1099511627776", [np.int64(0)], {}, [2**40]),
-        ("1e3,-inf", [0.0, 0.0], {}, [1000.0, -np.inf]),
-        ("0.1", [np.float64(0)], {}, [0.1]),
         ("1,2,3", [0, 0], {"select_cols": [0, 2]}, [1, 3]),
         ("1\t2", [0, 0], {"field_delim": "\t"}, [1, 2]),
-        ('"",1', ["d", 0], {}, [b"d", 1]),
-        ("1,", [0, 5], {}, [1, 5]),
         (b"\xff,1", ["", 0], {}, [b"\xff", 1]),
     ],
 )
@@ -98,17 +91,9 @@ def test_dtypes_are_those_of_the_defaults() -> None:
     [
         (",1", [REQUIRED, 0], "Record 0 .* field 0 is required, and is missing"),
         ('"ab,c', ["", ""], "Record 0 of decode_csv.*can't be read"),
-        ('"ab"c,d', ["", ""], "can't be read"),
         ("1", [0, 0], "must have 2 fields"),
-        ("1,2,3", [0, 0], "must have 2 fields"),
-        ("", ["d"], "must have 1 fields"),
         ("x", [0], "field 0 must be a valid int32, got 'x'"),
-        ("1.5", [0], "must be a valid int32"),
-        ("1099511627776", [0], "must be a valid int32"),
-        ("1", [True], r"record_defaults\[0\] must be one value"),
         ("1", [[1, 2]], r"record_defaults\[0\] must be one value"),
-        ("1", [np.float32], r"record_defaults\[0\] must be one value"),
-        (3, [0], "needs bytes or an array of bytes, got 3"),
     ],
 )
 def test_lines_that_do_not_fit_are_refused(line: Any, defaults: Any, message: str) -> None:

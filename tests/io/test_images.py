@@ -38,8 +38,14 @@ def _differs(entry: dict[str, Any]) -> str | None:
     return "more" if file == "cmyk.jpg" and call.get("channels") == 1 else None
 
 
-@pytest.mark.parametrize("entry", RECORDED, ids=_name)
-def test_pixels_are_those_that_tensorflow_decodes(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize("function", sorted({entry["function"] for entry in RECORDED}))
+def test_pixels_are_those_that_tensorflow_decodes(function: str) -> None:
+    for entry in RECORDED:
+        if entry["function"] == function:
+            _compare(entry)
+
+
+def _compare(entry: dict[str, Any]) -> None:
     contents = (FOLDER / entry["file"]).read_bytes()
     decode = getattr(dl.io, entry["function"])
     difference = _differs(entry)
@@ -53,16 +59,15 @@ def test_pixels_are_those_that_tensorflow_decodes(entry: dict[str, Any]) -> None
         return
     pixels = decode(contents, **entry["call"])
     if difference == "more":
-        assert pixels.shape == (5, 7, 1)
+        assert pixels.shape == (5, 7, 1), _name(entry)
         return
     expected = np.frombuffer(bytes.fromhex(entry["hex"]), entry["dtype"]).reshape(entry["shape"])
-    assert pixels.dtype == expected.dtype
+    assert pixels.dtype == expected.dtype, _name(entry)
     if difference == "alpha":
-        assert (pixels[..., 3] == np.iinfo(pixels.dtype).max).all()
-        np.testing.assert_array_equal(pixels[..., :3], expected[..., :3])
-    else:
-        tolerance = 1 if difference == "rounding" else 1e-7 if pixels.dtype == np.float32 else 0
-        np.testing.assert_allclose(pixels, expected, rtol=0, atol=tolerance)
+        assert (pixels[..., 3] == np.iinfo(pixels.dtype).max).all(), _name(entry)
+        pixels, expected = pixels[..., :3], expected[..., :3]
+    tolerance = 1 if difference == "rounding" else 1e-7 if pixels.dtype == np.float32 else 0
+    np.testing.assert_allclose(pixels, expected, rtol=0, atol=tolerance, err_msg=_name(entry))
 
 
 def test_any_of_the_functions_decodes_jpeg_and_png() -> None:
@@ -98,7 +103,6 @@ def test_an_image_that_is_cut_off_is_refused(file: str) -> None:
         (lambda: dl.io.decode_image(b"hello"), r"BMP, GIF, JPEG, PNG, WEBP, got 5 bytes.*hello"),
         (lambda: dl.io.decode_image([b"", b""]), "bytes of one image, got list.*before batch"),
         (lambda: dl.io.decode_jpeg("a.jpg"), "bytes of one image, got str.*read_file"),
-        (lambda: dl.io.decode_image(_read("rgb.png"), dtype=np.int32), "got int32. Convert"),
         (lambda: dl.io.decode_png(_read("rgb.png"), dtype=np.float32), "got float32. Use decode_"),
         (lambda: dl.io.decode_image(_read("rgb.png"), channels=2), r"one of \(0, 1, 3, 4\).*got 2"),
     ],

@@ -112,7 +112,7 @@ def test_flowers_are_read_from_folders_and_divided(
     assert (right, seen) == (15, 15)
 
 
-def test_rows_of_different_lengths_are_parsed_in_batches_and_divided(
+def test_ragged_rows_are_parsed_in_batches_and_divided(
     strategy: dl.MirroredStrategy,
 ) -> None:
     """A bag of words over TensorFlow's records: batch first, parse then, mask in the step."""
@@ -137,7 +137,7 @@ def test_rows_of_different_lengths_are_parsed_in_batches_and_divided(
     assert total == pytest.approx(expected)
 
 
-def test_single_rows_of_different_lengths_are_padded_to_the_same_batches() -> None:
+def test_ragged_rows_are_padded_to_the_same_batches() -> None:
     features = {"tokens": dl.io.VarLenFeature(jnp.int64), "parts": dl.io.VarLenFeature(bytes)}
     records = dl.data.TFRecordDataset(WRITTEN, name="records")
     alone = records.map(lambda record: dl.io.parse_single_example(record, features))

@@ -66,11 +66,11 @@ def shares(capture: events.Capture, of: str) -> list[float]:
     return [part / whole for part in getattr(capture, of)]
 
 
-@pytest.mark.parametrize("slow", [0, 2])
 @measured
 def test_the_replica_that_others_wait_for_computes_and_they_wait(
-    slow: int, recorder: RingRecorder
+    recorder: RingRecorder,
 ) -> None:
+    slow = 2
     loop = Loop(two_speeds(slow, together=True))
     with dl.record(None) as run:
         asked = run.capture(steps=10)
@@ -151,7 +151,7 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
     return told, profiled
 
 
-def test_never_two_captures_at_once_and_the_users_profiler_waits_its_turn(
+def test_captures_exclude_each_other_and_the_profiler_waits(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
     loop = Loop(two_speeds(0, together=True))
@@ -170,7 +170,7 @@ def test_never_two_captures_at_once_and_the_users_profiler_waits_its_turn(
         assert asked.result(SECONDS).steps == 1
 
 
-def test_a_capture_without_steps_says_so_and_leaves_the_profiler_free(
+def test_capture_without_steps_fails_and_frees_the_profiler(
     recorder: RingRecorder,
 ) -> None:
     loop = Loop(two_speeds(0, together=True))
@@ -184,7 +184,7 @@ def test_a_capture_without_steps_says_so_and_leaves_the_profiler_free(
     assert [(e.where, e.type) for e in errors] == [("capture", "CaptureError")]
 
 
-def test_a_recording_that_ends_without_steps_is_why_its_capture_fails(
+def test_capture_of_a_recording_without_steps_fails(
     recorder: RingRecorder,
 ) -> None:
     with dl.record(None) as run:
@@ -205,7 +205,7 @@ def test_a_recording_that_ends_tells_what_its_capture_has(
     assert [c.steps for c in captures] == [3]
 
 
-def test_a_capture_that_ends_before_its_start_returns_is_still_given(
+def test_capture_that_ends_within_its_start_is_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class AtOnce(HelperThread):
@@ -230,12 +230,10 @@ def test_a_capture_that_ends_before_its_start_returns_is_still_given(
 
 def test_misuse_is_refused(recorder: RingRecorder) -> None:
     with dl.record(None) as run:
-        for steps in (0, -1, 2.5, True, "5"):
-            with pytest.raises(ArgumentValueError, match="steps must be a whole number"):
-                run.capture(steps)  # type: ignore[arg-type]
-        for seconds in (0, -1, "1", None):
-            with pytest.raises(ArgumentValueError, match="seconds must be a positive number"):
-                run.capture(seconds=seconds)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentValueError, match="steps must be a whole number"):
+            run.capture(0)
+        with pytest.raises(ArgumentValueError, match="seconds must be a positive number"):
+            run.capture(seconds=-1)
     with pytest.raises(RecordError, match="until it is closed"):
         run.capture()
 

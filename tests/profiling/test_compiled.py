@@ -65,19 +65,6 @@ def test_a_program_without_collectives_has_none() -> None:
     assert found(lambda x: x * 2, X) == []
 
 
-def test_a_psum_in_a_jit_in_a_jit_is_found() -> None:
-    (one,) = found(lambda x: jax.jit(lambda y: jax.jit(psum)(y) + 1)(x * 2), X)
-    assert (one.kind, one.times_per_step) == ("all-reduce", 1)
-
-
-def test_a_psum_in_a_scan_counts_as_often_as_the_scan_goes_round() -> None:
-    def fn(x: Any) -> Any:
-        return lax.scan(lambda c, _: (jnp.sin(psum(c)), None), x, None, length=5)[0]
-
-    (one,) = found(fn, X)
-    assert one.times_per_step == 5
-
-
 def test_scans_in_scans_multiply() -> None:
     def inner(x: Any) -> Any:
         return lax.scan(lambda c, _: (jnp.sin(psum(c)), None), x, None, length=4)[0]
@@ -106,26 +93,7 @@ def test_a_branch_does_not_say_whether_it_is_taken() -> None:
     assert one.times_per_step is None
 
 
-def test_the_gradient_of_a_psum_is_another_psum() -> None:
-    def fn(x: Any) -> Any:
-        return jax.grad(lambda v: jnp.sum(psum(v**2) ** 2))(x)
-
-    both = found(fn, X)
-    assert [one.kind for one in both] == ["all-reduce"] * 2
-    assert [one.operand_bytes for one in both] == [BYTES] * 2
-
-
-def test_a_rematerialised_psum_is_run_again() -> None:
-    def fn(x: Any) -> Any:
-        layer = jax.checkpoint(lambda v: jnp.sin(psum(jnp.sin(v))))
-        return jax.grad(lambda v: jnp.sum(layer(layer(v))))(x)
-
-    kept = found(lambda x: jnp.sin(psum(jnp.sin(jnp.sin(psum(jnp.sin(x)))))), X)
-    assert len(kept) == 2
-    assert len(found(fn, X)) >= 4
-
-
-def test_psums_that_xla_combined_are_one_operation_with_all_operands() -> None:
+def test_combined_psums_are_one_operation_with_all_operands() -> None:
     def fn(x: Any, y: Any, z: Any) -> Any:
         return psum((x, y, z))
 
@@ -158,11 +126,6 @@ def test_each_collective_is_known_by_its_kind(
     assert one.participants == REPLICAS
 
 
-def test_a_psum_of_half_the_replicas_counts_all_that_take_part() -> None:
-    (one,) = found(lambda x: lax.psum(x, "replica", axis_index_groups=[[0, 1], [2, 3]]), X)
-    assert one.participants == REPLICAS
-
-
 @pytest.mark.parametrize(
     ("fn", "sent"),
     [
@@ -178,7 +141,7 @@ def test_the_wire_carries_what_a_ring_sends(fn: Callable[[Any], Any], sent: int)
     assert one.wire_bytes == sent
 
 
-def test_combined_operands_lead_back_to_where_they_were_asked_for() -> None:
+def test_combined_operands_name_their_own_lines() -> None:
     def fn(x: Any, y: Any) -> Any:
         first = psum(x)
         second = lax.psum(y, "replica")  # another line
@@ -191,14 +154,6 @@ def test_combined_operands_lead_back_to_where_they_were_asked_for() -> None:
     lines = {value.rsplit(":", 1)[1] for value in one.values}
     assert all("psum at test_compiled.py:" in value for value in one.values)
     assert len(lines) == 2
-
-
-def test_the_peak_holds_at_least_arguments_and_outputs() -> None:
-    contents = read_program(compiled(lambda x: jnp.sin(x) @ jnp.cos(x), jnp.zeros((32, 32))))
-    assert contents.peak_bytes is not None
-    assert contents.argument_bytes is not None
-    assert contents.output_bytes is not None
-    assert contents.peak_bytes >= contents.argument_bytes + contents.output_bytes
 
 
 def test_costs_and_memory_are_those_of_one_device() -> None:

@@ -91,7 +91,7 @@ def test_without_library_driver_or_gpu_nothing_is_said(monkeypatch: pytest.Monke
     assert nvml.gpu_use([]) is None
 
 
-def test_the_real_library_raises_nothing_with_or_without_a_driver() -> None:
+def test_real_library_raises_nothing_with_or_without_driver() -> None:
     told = nvml.gpu_use(gpus(0))
     assert told is None or len(told.used_bytes) == len(told.utilization) == 1
 

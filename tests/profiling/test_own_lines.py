@@ -51,7 +51,7 @@ def sampled(
 @pytest.mark.parametrize(
     ("module", "last"), [("collections", "test_own_lines.py:32"), ("__main__", "<string>:1")]
 )
-def test_functions_that_libraries_make_are_no_lines_of_the_program(
+def test_functions_that_libraries_make_are_no_lines_of_program(
     module: str, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = sampled(monkeypatch, called_by_made_code(module), idle_before=True)

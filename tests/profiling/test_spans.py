@@ -35,7 +35,7 @@ planes {{
 """
 
 
-def test_a_gpu_plane_gives_kernels_collectives_and_copies_in_our_clock() -> None:
+def test_gpu_plane_gives_kernels_collectives_and_copies() -> None:
     planes = list(ProfileData.from_text_proto(GPU_PROFILE).planes)
     found = spans_of(planes, anchor_ns=50_000_000)
     assert list(found) == [1]
@@ -44,7 +44,7 @@ def test_a_gpu_plane_gives_kernels_collectives_and_copies_in_our_clock() -> None
     assert ms == [[[50.0, 54.0], [56.0, 58.0]], [[54.0, 56.0]], [[59.0, 60.0]]]
 
 
-def test_an_empty_a_damaged_and_an_anchorless_profile_are_refused() -> None:
+def test_empty_damaged_and_anchorless_profiles_are_refused() -> None:
     with pytest.raises(CaptureError, match="empty profile"):
         read_spans(b"", 0)
     with pytest.raises(CaptureError, match=r"can't be read|lost its beginning"):

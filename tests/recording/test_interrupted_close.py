@@ -51,7 +51,7 @@ def interrupting(old: Callable[..., Any], main: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("at", INTERRUPTED)
-def test_a_recording_that_is_interrupted_while_it_closes_can_be_closed_and_replaced(
+def test_interrupted_close_can_be_repeated_and_run_replaced(
     at: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = dl.record(tmp_path / "run", probe=False)
@@ -119,7 +119,7 @@ def test_interrupts_anywhere_in_a_close_lose_nothing(
     assert call > 100
 
 
-def test_an_interrupt_anywhere_at_the_end_of_a_with_block_leaves_no_recording_open(
+def test_interrupt_at_end_of_with_block_leaves_no_recording_open(
     tmp_path: Path, recorder: RingRecorder
 ) -> None:
     call = 2  # the first is that of `__exit__`
@@ -139,7 +139,7 @@ def test_an_interrupt_anywhere_at_the_end_of_a_with_block_leaves_no_recording_op
 
 
 @pytest.mark.parametrize("named", ["distlab run file", "distlab prober"])
-def test_an_interrupt_while_a_thread_of_a_recording_starts_leaves_none_that_runs(
+def test_interrupt_while_a_thread_starts_leaves_none_running(
     named: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Thread.start
@@ -168,7 +168,7 @@ def running(*names: str) -> list[str]:
         time.sleep(0.01)
 
 
-def test_a_recording_that_is_interrupted_while_it_begins_leaves_its_folder_free(
+def test_interrupted_begin_of_a_recording_leaves_folder_free(
     tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for owner, name in ((RingRecorder, "open"), (Recording, "__init__")):

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -111,21 +110,11 @@ def test_a_logger_may_be_used_again_but_not_twice_at_a_time(recorder: RingRecord
         record(None, loggers=[logger, logger])
 
 
-@pytest.mark.parametrize(
-    ("loggers", "said"),
-    [
-        ("logs", "loggers is a list of loggers, got 'logs'"),
-        (3, "loggers is a list of loggers, got 3"),
-        (Numbers(), "loggers is a list of loggers"),
-        ([Numbers], "derives from distlab.loggers.Logger, got a type"),
-        ([print], "got a builtin_function_or_method"),
-    ],
-)
-def test_what_is_no_logger_is_refused_before_anything_is_written(
-    loggers: Any, said: str, recorder: RingRecorder, tmp_path: Path
-) -> None:
-    with pytest.raises(ArgumentTypeError, match=said):
-        record(tmp_path / "run", loggers=loggers)
+def test_what_is_no_logger_is_refused(recorder: RingRecorder, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentTypeError, match="loggers is a list of loggers, got 'logs'"):
+        record(tmp_path / "run", loggers="logs")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"derives from distlab.loggers.Logger, got a type"):
+        record(tmp_path / "run", loggers=[Numbers])  # type: ignore[list-item]
     assert not (tmp_path / "run").exists()
 
 
@@ -152,7 +141,7 @@ def test_what_a_logger_raises_is_said_once_and_counted(
     assert last[2].endswith("calls raised, at last ConnectionError: no answer at 2")
 
 
-@pytest.mark.parametrize("raised", [OSError("no server"), SystemExit(1), KeyboardInterrupt()])
+@pytest.mark.parametrize("raised", [OSError("no server"), SystemExit(1)])
 def test_a_logger_that_can_not_start_is_given_up(
     raised: BaseException, recorder: RingRecorder, tmp_path: Path
 ) -> None:
@@ -165,19 +154,6 @@ def test_a_logger_that_can_not_start_is_given_up(
         log(tmp_path, [logger])
     assert (logger.values, logger.ended) == ([], [])
     assert [kind for _, kind, _ in errors_of(tmp_path)] == [type(raised).__name__]
-
-
-def test_where_warnings_are_errors_a_failing_logger_ends_nothing(
-    recorder: RingRecorder, tmp_path: Path
-) -> None:
-    class Broken(Numbers):
-        def log_scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
-            raise ValueError("never")
-
-    logger = Broken()
-    log(tmp_path, [logger])
-    assert logger.ended == [("finished", "")]
-    assert errors_of(tmp_path) == [("the logger Broken", "ValueError", "never")]
 
 
 class Slow(Numbers):

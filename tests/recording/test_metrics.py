@@ -66,22 +66,7 @@ def test_one_real_number_is_taken_in_any_form(value: Any, number: float) -> None
     assert event.values == {"value": number}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        "1",
-        [1.0, 2.0],
-        [1.0],
-        (1.0,),
-        {"only": jnp.int32(4)},
-        np.zeros(1),
-        jnp.zeros((2, 2)),
-        1j,
-        jnp.complex64(1),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("value", ["1", [1.0], np.zeros(1), jnp.complex64(1)], ids=repr)
 def test_anything_else_is_refused(value: Any) -> None:
     with pytest.raises(ValueShapeError, match="one real number"):
         logged(value)
@@ -138,20 +123,6 @@ def test_what_is_lost_before_it_can_be_read_is_told_of(tmp_path: Path) -> None:
         assert [e.values for e in run.events("metric") if type(e) is Metric] == [{"kept": 1.0}]
         (lost,) = [e.reason for e in run.events("lost") if type(e) is Lost]
     assert lost.startswith(reason)
-
-
-def test_a_negative_step_that_was_not_computed_yet_is_told_of(tmp_path: Path) -> None:
-    release, pending = waiting(-4.0)
-    step = pending.astype(jnp.int32)
-    recording = dl.record(tmp_path / "run")
-    recording.log(step, a=1.0, b=2.0)
-    release.set()
-    with pytest.warns(
-        RuntimeWarning, match=r"logged as 'a', 'b' could not .*2\*\*63 - 1, got .*-4"
-    ):
-        recording.close()
-    with dl.Run.open(tmp_path / "run") as run:
-        assert (run.summary()["lost"], run.summary()["metrics"]) == (1, {})
 
 
 def test_what_is_never_computed_is_given_up_at_the_end() -> None:

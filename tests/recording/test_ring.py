@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from distlab.events import Event, Lost, Sharding, Step, StepReady, Unknown
+from distlab.events import Event, Lost, Sharding, Step, Unknown
 from distlab.recording.ring import Ring
 from tests.recording import samples
 
@@ -22,14 +22,6 @@ def filled(count: int, **bounds: int) -> Ring:
     for number in range(count):
         ring.append(samples.step(number))
     return ring
-
-
-def test_events_are_numbered_from_0_in_the_order_of_arrival() -> None:
-    ring = filled(1_000)
-    chunk = ring.since(0)
-    assert numbers(chunk.events) == list(range(1_000))
-    assert chunk.cursor == ring.end == 1_000
-    assert chunk.lost == 0
 
 
 def test_a_cursor_goes_on_where_the_last_chunk_ended() -> None:
@@ -96,22 +88,6 @@ def test_large_batches_are_bounded_by_their_bytes() -> None:
     kept = [event for event in ring.since(0).events if isinstance(event, Sharding)]
     assert 128 <= len(kept) <= 384
     assert kept[-1].batch == 4_095
-
-
-def test_events_of_very_many_devices_are_bounded_by_their_bytes() -> None:
-    ring = Ring(payload_bytes=1 << 20)
-    for number in range(1_000):
-        ring.append(
-            StepReady(
-                time_ns=7,
-                step=number,
-                strategy=2,
-                ready_ns=[1_000_000 + device for device in range(1_024)],
-                resolution_ns=1,
-            )
-        )
-    kept = [event.step for event in ring.since(0).events if isinstance(event, StepReady)]
-    assert kept == list(range(1_000 - 1_000 % 128, 1_000))  # those of the block that is open
 
 
 def test_previews_share_the_bound_on_bytes() -> None:

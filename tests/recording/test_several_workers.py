@@ -111,7 +111,7 @@ def begin(folder: Path, *, overwrite: bool = False, all_do: bool = True) -> Call
     return work
 
 
-def test_each_process_has_a_file_and_the_first_one_owns_the_folder(
+def test_each_process_has_file_and_first_one_owns_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for overwrite in (False, True):
@@ -126,7 +126,7 @@ def test_each_process_has_a_file_and_the_first_one_owns_the_folder(
         assert run.meta["processes"] == 3
 
 
-def test_what_the_first_process_is_refused_the_others_are_refused(
+def test_what_first_process_is_refused_others_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     RunFile(tmp_path, "older").close()
@@ -158,7 +158,7 @@ def test_the_first_worker_may_record_alone(tmp_path: Path, monkeypatch: pytest.M
     assert (chief.index, chief.count) == (0, 2)
 
 
-def test_clocks_of_other_machines_are_compared_with_that_of_the_first(
+def test_clocks_of_machines_are_compared_with_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = {"a": 0, "b": 5_000_000_000_000}
@@ -230,7 +230,7 @@ class Texts:
         return self.texts.get(key)
 
 
-def test_the_processes_take_their_captures_at_the_steps_that_the_first_one_names() -> None:
+def test_processes_capture_at_the_steps_that_the_chief_names() -> None:
     store = Texts()
 
     def of(index: int) -> agreed_steps.AgreedSteps:

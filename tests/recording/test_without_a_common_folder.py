@@ -70,7 +70,7 @@ def run_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("process-*.sqlite"))
 
 
-def test_the_chief_writes_the_files_of_workers_that_do_not_see_its_folder(tmp_path: Path) -> None:
+def test_chief_writes_files_of_workers_that_lack_its_folder(tmp_path: Path) -> None:
     record(tmp_path)
     assert run_files(tmp_path / "machine-0") == ["process-0.sqlite", "process-1.sqlite"]
     assert run_files(tmp_path / "machine-1") == []

@@ -168,7 +168,7 @@ def serving() -> int:
     return sum(one.name == "distlab collector" for one in threading.enumerate())
 
 
-def test_strangers_who_say_nothing_take_no_more_than_some_threads_and_keep_nobody_out(
+def test_silent_strangers_take_few_threads_and_keep_nobody_out(
     collector: Collector, tmp_path: Path
 ) -> None:
     before = serving()
@@ -226,7 +226,7 @@ class Full:
         self._listener.close()
 
 
-def test_a_collector_that_has_had_too_many_open_files_takes_connections_again(
+def test_collector_accepts_again_after_too_many_open_files(
     collector: Collector, tmp_path: Path
 ) -> None:
     full = Full(collector._listener)
@@ -240,7 +240,7 @@ def test_a_collector_that_has_had_too_many_open_files_takes_connections_again(
         assert run.processes == (0, 1)
 
 
-def test_a_collector_that_is_gone_is_an_error_within_the_time_to_connect(
+def test_collector_that_is_gone_raises_within_connect_time(
     tmp_path: Path,
 ) -> None:
     gone = Collector("127.0.0.1", tmp_path)

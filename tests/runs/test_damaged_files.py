@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import sqlite3
 import warnings
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Final
@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from distlab.cli import main
-from distlab.errors import ArgumentTypeError, DistlabError, NewerRunWarning, NotARunError
+from distlab.errors import DistlabError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
 from distlab.page.runs_table import run_rows
 from distlab.runs import opening, run_file_reader
@@ -91,21 +91,19 @@ def test_a_file_made_to_be_read_without_an_end_is_refused(harm: str, tmp_path: P
     assert faults == {"harmful": True, "whole": False}
 
 
-def test_an_event_of_a_million_nested_lists_is_lost(tmp_path: Path) -> None:
-    kind = "aurora"
+def test_event_of_a_million_nested_lists_is_lost(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    whole = msgspec.msgpack.encode({"kind": kind, "time_ns": 9, "odd": 1})
+    whole = msgspec.msgpack.encode({"kind": "aurora", "time_ns": 9, "odd": 1})
     deep = whole[:-1] + b"\x91" * 1_000_000 + b"\x01"
     with Run.open(tmp_path) as run:
         end = run.since(0).cursor
-    change(path, "INSERT INTO events VALUES (?, 9, ?, ?)", end, kind, deep)
+    change(path, "INSERT INTO events VALUES (?, 9, 'aurora', ?)", end, deep)
     with Run.open(tmp_path) as run:
         (*_, last) = run.events()
         run.advice()
-        for known in FORMATS:
-            assert run.export(tmp_path / known.example).stat().st_size
+        assert run.export(tmp_path / "events.jsonl").stat().st_size
     assert isinstance(last, Lost)
-    assert repr(kind) in last.reason
+    assert "'aurora'" in last.reason
 
 
 @pytest.mark.parametrize(("key", "value"), ODD_META, ids=repr)
@@ -115,37 +113,21 @@ def test_odd_facts_are_named(key: str, value: Any, tmp_path: Path) -> None:
         Run.open(tmp_path)
 
 
-@pytest.mark.parametrize("table", ["spans", "totals"])
-def test_missing_numbers_are_counted_again(table: str, tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"DROP TABLE {table}")
+def test_missing_numbers_are_counted_again(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(recorded(tmp_path))) as database:
+        database.executescript("DROP TABLE spans; DROP TABLE totals")
     with Run.open(tmp_path) as run:
         summary = run.summary()
         assert (summary["steps"], summary["lost"]) == (5, 2)
         assert len(list(run.events(start=-1e9))) == len(list(run.events()))
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (
-            b"\x83\xa4kind\xa4step\xa7time_ns\xcb\x7e\x37\xe4\x3c\x88\x00\x75\x9c\xa4step\x01",
-            "'step'",
-        ),
-        (
-            b"\x84\xa4kind\xa4lost\xa7time_ns\xcf" + b"\xff" * 8 + b"\xa5count\x01\xa6reason\xa0",
-            "'lost'",
-        ),
-    ],
-    ids=["1e300", "2**64 - 1"],
-)
-def test_an_event_with_an_impossible_time_is_lost(body: bytes, why: str, tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    change(path, "UPDATE events SET body = ? WHERE kind = ?", body, why.strip("'"))
+def test_event_with_an_impossible_time_is_lost(tmp_path: Path) -> None:
+    body = msgspec.msgpack.encode({"kind": "step", "time_ns": 1e300, "step": 1})
+    change(recorded(tmp_path), "UPDATE events SET body = ? WHERE kind = 'step'", body)
     with Run.open(tmp_path) as run:
         lost = [event.reason for event in run.events() if isinstance(event, Lost)]
-    assert f"An event of kind {why} in the run file is damaged." in lost
+    assert "An event of kind 'step' in the run file is damaged." in lost
 
 
 def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,21 +144,6 @@ def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixtur
         *(f"odd-{number:02}" for number in range(len(ODD_META))),
     ]
     assert all("  can't be read  " in line for line in odd)
-
-
-@pytest.mark.parametrize("path", ["", "a\0b", "x" * 5_000, b"runs", 3, None], ids=ascii)
-def test_what_names_no_run_is_refused(
-    path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotARunError):
-        Run.open(path)
-
-
-def test_a_run_is_opened_and_not_made(tmp_path: Path) -> None:
-    recorded(tmp_path)
-    with pytest.raises(ArgumentTypeError, match=r"call dl\.Run\.open\('.*'\)"):
-        Run(str(tmp_path))  # type: ignore[arg-type]
 
 
 def test_a_newer_schema_is_told_of(tmp_path: Path) -> None:
@@ -220,46 +187,56 @@ def test_a_log_that_is_damaged_is_told_of(tmp_path: Path) -> None:
         assert run.summary()["steps"] == 5
 
 
-def damaged(whole: bytes, chance: random.Random) -> bytes:
-    """Returns a file with some bytes changed, or cut off."""
-    data = bytearray(whole)
-    how = chance.randrange(4)
-    if how == 0:
-        return bytes(data[: chance.randrange(len(data))])
-    for _ in range(chance.choice([1, 4, 30, 300])):
-        place = chance.randrange(len(data))
-        data[place] = (
-            data[place] ^ (1 << chance.randrange(8)) if how == 1 else chance.randrange(256)
-        )
-    if how == 3:
-        start = chance.randrange(len(data))
-        data[start : start + 512] = bytes(min(512, len(data) - start))
-    return bytes(data)
+PAGE: Final = 4_096
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> None:
+def put(data: bytearray, at: int, new: bytes) -> None:
+    data[at : at + len(new)] = new
+
+
+def flip(data: bytearray, first: int, every: int) -> None:
+    for place in range(first, len(data), every):
+        data[place] ^= 1
+
+
+DAMAGE: Final[dict[str, Callable[[bytearray], None]]] = {
+    "emptied": lambda data: data.clear(),
+    "cut in its header": lambda data: data.__delitem__(slice(50, None)),
+    "cut between pages": lambda data: data.__delitem__(slice(3 * PAGE, None)),
+    "cut within a page": lambda data: data.__delitem__(slice(len(data) // 2 + 100, None)),
+    "another magic number": lambda data: put(data, 0, b"no database"),
+    "another page size": lambda data: put(data, 16, b"\x02\x00"),
+    "a schema of zeros": lambda data: put(data, 100, bytes(512)),
+    "a page of zeros": lambda data: put(data, 2 * PAGE, bytes(PAGE)),
+    "a page of ones": lambda data: put(data, len(data) // 2 // PAGE * PAGE, b"\xff" * PAGE),
+    "a bit of each page": lambda data: flip(data, 8, PAGE),
+    "a bit of one event": lambda data: flip(data, len(data) * 3 // 4, len(data)),
+    "a bit of each event": lambda data: flip(data, 100, 97),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damaged_file_gives_its_events_or_a_typed_error(kind: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", steps=200)
-    whole = path.read_bytes()
-    chance = random.Random(seed)
-    for turn in range(3):
-        path.write_bytes(damaged(whole, chance))
-        summary_of(path.parent)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NewerRunWarning)
-                run = Run.open(path.parent)
-        except NotARunError:
-            continue
-        with run:
-            for known in FORMATS[turn > 0 :]:  # a page takes longer than all others
-                target = tmp_path / f"run{known.suffix}"
-                try:
-                    run.export(target, overwrite=True)
-                except DistlabError as error:
-                    assert "can't be" in str(error)  # noqa: PT017 - both endings are right
-                else:
-                    assert target.stat().st_size
+    data = bytearray(path.read_bytes())
+    DAMAGE[kind](data)
+    path.write_bytes(data)
+    summary_of(path.parent)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NewerRunWarning)
+            run = Run.open(path.parent)
+    except NotARunError:
+        return
+    page = kind == "a page of ones"  # a page takes longer than all others
+    with run:
+        uses = [run.summary, run.advice, lambda: list(run.events("step", start=2, end=5))]
+        uses += [partial(run.export, tmp_path / known.example) for known in FORMATS[not page :]]
+        for use in uses:
+            try:
+                assert use() is not None
+            except DistlabError as error:
+                assert "can't be" in str(error)  # noqa: PT017 - both endings are right
 
 
 def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
@@ -272,11 +249,10 @@ def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
     assert "2 events lost" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("which", ["seq = 5", "seq BETWEEN 3 AND 6", "seq < 2"])
-def test_events_that_are_gone_are_counted(which: str, tmp_path: Path) -> None:
+def test_events_that_are_gone_are_counted(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
-        gone = database.execute(f"DELETE FROM events WHERE {which}").rowcount
+        gone = database.execute("DELETE FROM events WHERE seq BETWEEN 3 AND 6").rowcount
     with Run.open(tmp_path) as run:
         by_events = sum(event.count for event in run.events() if isinstance(event, Lost))
         assert by_events == gone + 2  # the samples have lost two
@@ -292,21 +268,11 @@ def test_a_number_far_beyond_the_end_ends_the_run(tmp_path: Path) -> None:
             assert "how many events are missing here is not known" in last.reason
 
 
-def test_a_table_without_bodies_is_no_run(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(recorded(tmp_path))) as database:
-        database.execute("ALTER TABLE events DROP COLUMN body")
-    with pytest.raises(NotARunError, match=r"can't be read: no such column: body.*damaged"):
-        Run.open(tmp_path)
-
-
 INCONSISTENT: dict[str, Callable[[], Event]] = {
     "no sizes": lambda: msgspec.structs.replace(samples.sharding(1, bytes(32)), sizes=()),
     "a far past": lambda: msgspec.structs.replace(samples.step(2), time_ns=-(2**62)),
-    "a long step": lambda: msgspec.structs.replace(samples.step(3), dispatched_ns=-(2**62)),
     "huge sizes": lambda: msgspec.structs.replace(samples.sharding(1), sizes=[2**61] * 2),
-    "many workers": lambda: msgspec.structs.replace(samples.closures(1), workers=2**62),
     "many processes": lambda: msgspec.structs.replace(samples.run(), processes=2**62),
-    "fewer processes": lambda: msgspec.structs.replace(samples.run(), processes=-(2**62)),
 }
 
 
@@ -327,10 +293,9 @@ def test_events_that_do_not_fit_are_used_or_told_of(kind: str, tmp_path: Path) -
         assert "a run" in run._repr_html_()
 
 
-@pytest.mark.parametrize("sizes", [[2**61] * 2, [-(2**61)]], ids=str)
-def test_a_batch_of_impossible_size_is_told_of(sizes: list[int], tmp_path: Path) -> None:
+def test_batch_of_impossible_size_is_named_by_exports(tmp_path: Path) -> None:
     file = RunFile(tmp_path / "run", "a run")
-    file.write([samples.run(), msgspec.structs.replace(samples.sharding(0), sizes=sizes)])
+    file.write([samples.run(), msgspec.structs.replace(samples.sharding(0), sizes=[2**61] * 2)])
     file.close()
     with Run.open(tmp_path / "run") as run:
         for write in (run.export, run.to_tensorboard):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -84,38 +81,6 @@ def test_killed_at_any_line_the_old_run_or_the_new_one_is_there(tmp_path: Path) 
         lines, found = done.stdout.split(" ", 1)
         assert int(lines) > 20
         assert found == "[('new', 0), ('old', 100)]\n"
-
-
-IN_A_LOOP = """
-import sys
-from pathlib import Path
-from distlab.runs.run_file import RunFile
-from tests.recording import samples
-
-print("ready", flush=True)
-while True:
-    file = RunFile(Path(sys.argv[1]), "run", overwrite=True)
-    file.write([samples.step(number) for number in range(100)])
-    file.close()
-"""
-
-
-def test_killed_at_any_moment_a_whole_run_is_there(tmp_path: Path) -> None:
-    moments = random.Random(1)
-    RunFile(tmp_path, "run").close()
-    for _ in range(8):
-        process = subprocess.Popen(
-            [sys.executable, "-c", IN_A_LOOP, str(tmp_path)],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.1 + moments.random() / 10)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
-        with Run.open(tmp_path) as run:
-            assert len(list(run.events("step"))) in {0, STEPS}
-            assert run.meta["name"] == "run"
 
 
 def test_what_a_killed_replacement_left_is_cleared_by_the_next(tmp_path: Path) -> None:

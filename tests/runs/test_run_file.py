@@ -7,9 +7,8 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,12 +33,13 @@ def is_live(run: Run) -> bool:
     return run.live  # a call, so that mypy lets it change
 
 
-@pytest.mark.parametrize("event", samples.one_of_each(), ids=kind_of)
-def test_every_kind_comes_back_as_it_was(event: Event, tmp_path: Path) -> None:
-    written(tmp_path, [event])
+def test_every_kind_comes_back_as_it_was(tmp_path: Path) -> None:
+    events = samples.one_of_each()
+    written(tmp_path, events)
     with Run.open(tmp_path) as run:
-        assert run.since(0).events == [event]
-        assert list(run.events(kind_of(event))) == [event]
+        assert run.since(0).events == events
+        for event in events:
+            assert event in list(run.events(kind_of(event)))
 
 
 def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
@@ -48,30 +48,6 @@ def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
         meta = dict(database.execute("SELECT key, value FROM meta"))
     assert meta["schema"] == SCHEMA
     assert meta["name"] == "a run"
-
-
-class NoLog(sqlite3.Connection):
-    """A database on a disk that has no place for a log."""
-
-    opened: ClassVar[list[NoLog]] = []
-
-    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
-        if statement == "PRAGMA journal_mode=WAL":
-            self.opened.append(self)
-            raise sqlite3.OperationalError("disk I/O error")
-        return super().execute(statement, *parameters)
-
-
-def test_a_file_without_a_log_is_refused_and_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(NoLog, "opened", [])
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=NoLog))
-    with pytest.raises(RecordError, match="can't be written: disk I/O error"):
-        RunFile(tmp_path, "a run")
-    (database,) = NoLog.opened
-    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
-        database.total_changes  # noqa: B018 - it raises
 
 
 def test_a_kind_of_a_newer_version_is_kept_as_it_was(tmp_path: Path) -> None:
@@ -114,7 +90,7 @@ def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["process-0.sqlite"]
 
 
-def test_a_closed_file_holds_all_by_itself_where_somebody_reads_it(tmp_path: Path) -> None:
+def test_closed_file_holds_all_by_itself_where_somebody_reads_it(tmp_path: Path) -> None:
     file = RunFile(tmp_path / "run", "run")
     file.write([samples.step(0)])
     with Run.open(tmp_path / "run") as reader:
@@ -127,7 +103,7 @@ def test_a_closed_file_holds_all_by_itself_where_somebody_reads_it(tmp_path: Pat
         assert run.since(0).events == [samples.step(0), samples.step(1)]
 
 
-def test_a_finished_run_opens_from_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
+def test_finished_run_opens_from_folder_that_can_not_be_written(tmp_path: Path) -> None:
     written(tmp_path, [samples.step(0)])
     tmp_path.chmod(0o500)
     try:
@@ -171,21 +147,6 @@ def test_a_file_system_without_locks_is_named(
             RunFile(tmp_path / "new", "second")
         assert not being_written(file.path)
     file.close()
-
-
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "taken"
-    path.write_text("mine")
-    with pytest.raises(RecordError, match="can't be created: File exists"):
-        RunFile(path, "run")
-    assert path.read_text() == "mine"
-
-
-def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "taken"
-    path.write_text("mine")
-    with pytest.raises(RecordError, match="can't be created"):
-        RunFile(path / "run", "run")
 
 
 def test_missing_parents_are_made(tmp_path: Path) -> None:

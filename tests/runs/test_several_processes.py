@@ -41,24 +41,13 @@ OFFSET = 1_000 * SECOND
 
 
 def begin(process: int, time_ns: int) -> RunBegin:
-    return RunBegin(
-        time_ns=time_ns,
-        name="a run",
-        unix_ns=0,
-        process=70 + process,
-        host=f"host-{process}",
-        platform="cpu",
-        devices=[],
-        versions={},
-        process_index=process,
-        processes=2,
-    )
+    own = {"process": 70 + process, "host": f"host-{process}", "process_index": process}
+    return msgspec.structs.replace(samples.run(), time_ns=time_ns, processes=2, **own)
 
 
 def step(number: int, time_ns: int) -> Step:
-    return Step(
-        time_ns=time_ns, step=number, program=0, strategy=0, dispatched_ns=time_ns, examples=2
-    )
+    made = samples.step(number)
+    return msgspec.structs.replace(made, time_ns=time_ns, dispatched_ns=time_ns, examples=2)
 
 
 def is_live(run: Run) -> bool:
@@ -92,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_of_more_files_than_the_process_may_open_is_refused(
+def test_run_of_more_files_than_process_may_open_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = 6 * 2
@@ -204,7 +193,7 @@ def test_a_run_lives_as_long_as_one_of_its_processes(tmp_path: Path) -> None:
         assert run.since(2).events == []
 
 
-def test_the_first_process_owns_the_folder_and_the_others_their_file(folder: Path) -> None:
+def test_first_process_owns_folder_and_others_their_file(folder: Path) -> None:
     with pytest.raises(RecordError, match="already holds one"):
         RunFile(folder, "again", process=1)
     RunFile(folder, "again", process=1, overwrite=True).close()
@@ -242,7 +231,7 @@ def test_a_late_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     merged.close()
 
 
-@settings(deadline=None)  # it writes files
+@settings(max_examples=25, deadline=None)  # it writes files
 @given(
     late=st.lists(st.lists(st.integers(0, 9), max_size=20), min_size=2, max_size=3),
     limit=st.integers(1, 30),
