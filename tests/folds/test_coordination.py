@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,42 +29,35 @@ COUNTS = st.integers(0, 1_000)
 STALENESS = ("used", "behind", "most_behind")
 
 
+CLOSURES = ("begun", "done", "failed", "retried", "queued")
+LINKS = (
+    *("reads", "read_bytes", "changes", "change_bytes", "used", "behind", "most_behind"),
+    *("read_messages", "change_messages"),
+)
+
+
 @st.composite
 def periods(draw: st.DrawFn) -> list[Closures]:
     """Draws the events of a coordinator with 3 workers and 2 servers."""
+
+    def counts(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: draw(COUNTS) for name in names}
+
     made = []
+    span = ClosureSpan(
+        worker=0, function="step", waited_ns=0, begin_ns=0, took_ns=1, outcome="done"
+    )
     for number in range(draw(st.integers(1, 12))):
         active = [
             WorkerClosures(
                 worker=worker,
-                begun=draw(COUNTS),
-                done=draw(COUNTS),
-                failed=draw(COUNTS),
-                retried=draw(COUNTS),
                 busy_ns=draw(st.integers(0, PERIOD_NS)),
                 running=draw(st.sampled_from(["", "step"])),
-                queued=draw(COUNTS),
+                **counts(CLOSURES),
             )
             for worker in sorted(draw(st.sets(st.integers(0, 2))))
         ]
-        links = [
-            ServerLink(
-                worker=worker,
-                server=server,
-                reads=draw(COUNTS),
-                read_bytes=draw(COUNTS),
-                changes=draw(COUNTS),
-                change_bytes=draw(COUNTS),
-                used=draw(COUNTS),
-                behind=draw(COUNTS),
-                most_behind=draw(COUNTS),
-                read_messages=draw(COUNTS),
-                change_messages=draw(COUNTS),
-            )
-            for worker, server in sorted(
-                draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 1))))
-            )
-        ]
+        pairs = draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 1))))
         start_ns = START_NS + number * PERIOD_NS
         made.append(
             Closures(
@@ -72,23 +67,11 @@ def periods(draw: st.DrawFn) -> list[Closures]:
                 processes=False,
                 workers=3,
                 servers=2,
-                scheduled=draw(COUNTS),
-                cancelled=draw(COUNTS),
-                waiting=draw(COUNTS),
                 active=active,
-                links=links,
-                functions={"step": draw(COUNTS)},
-                spans=[
-                    ClosureSpan(
-                        worker=0,
-                        function="step",
-                        waited_ns=0,
-                        begin_ns=0,
-                        took_ns=1,
-                        outcome="done",
-                    )
-                ],
-                spans_left_out=draw(COUNTS),
+                links=[ServerLink(worker=w, server=s, **counts(LINKS)) for w, s in sorted(pairs)],
+                functions=counts(("step",)),
+                spans=[span],
+                **counts(("scheduled", "cancelled", "waiting", "spans_left_out")),
             )
         )
     return made

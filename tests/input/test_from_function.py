@@ -44,10 +44,6 @@ def test_incomplete_step_of_known_shapes_comes_as_optional_only() -> None:
     assert len(distributed) == 1
 
 
-def test_other_iterables_are_given_to_their_end() -> None:
-    assert _taken(2, [np.arange(2), np.arange(3), np.arange(1)]) == [[[0, 1], [0, 1, 2]], [[0], []]]
-
-
 def test_scalars_are_taken_one_by_one() -> None:
     assert _taken(2, dl.data.Dataset.range(5)) == [[0, 1], [2, 3]]
 
