@@ -28,12 +28,6 @@ print(strategy.num_replicas_in_sync, float(first) / (1 << 19))
 FLAG = "--xla_force_host_platform_device_count="
 
 
-@pytest.mark.parametrize(("replicas", "quote"), [(2, ""), (4, "'"), (16, "")])
-def test_devices_asked_for_by_xlas_flags_do_not_deadlock(replicas: int, quote: str) -> None:
-    status, out = finish(STEPS, "-W", "error", XLA_FLAGS=f"{FLAG}{quote}{replicas}{quote}")
-    assert (status, out) == (0, f"{replicas} {replicas:.1f}\n")
-
-
 @pytest.mark.parametrize(
     "before",
     [
@@ -42,13 +36,11 @@ def test_devices_asked_for_by_xlas_flags_do_not_deadlock(replicas: int, quote: s
     ],
 )
 def test_it_is_sized_before_jax_is_first_used(before: str) -> None:
-    status, out = finish(f"{before}\n{STEPS}", "-W", "error", XLA_FLAGS=f"{FLAG}4")
-    assert (status, out) == (0, "4 4.0\n")
+    status, out = finish(f"{before}\n{STEPS}", "-W", "error", XLA_FLAGS=f"{FLAG}'16'")
+    assert (status, out) == (0, "16 16.0\n")
 
 
 def test_devices_asked_for_by_jaxs_own_settings_do_not_deadlock() -> None:
-    status, out = finish(STEPS, "-W", "error", JAX_NUM_CPU_DEVICES="4")
-    assert (status, out) == (0, "4 4.0\n")
     setting = 'import jax; jax.config.update("jax_num_cpu_devices", 4)'
     status, out = finish(f"{setting}\n{STEPS}", "-W", "error")
     assert (status, out) == (0, "4 4.0\n")

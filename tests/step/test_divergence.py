@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,33 +50,28 @@ def in_jit_in_cond() -> jax.Array:
     return jax.lax.cond(number() > 1, jax.jit(total), lambda x: x, jnp.float32(1))
 
 
-@pytest.mark.parametrize(
-    ("fn", "where"),
-    [
+def test_choices_that_differ_between_replicas_hold_no_collective() -> None:
+    for fn, where in [
         (in_cond, "cond"),
         (in_switch, "cond"),
         (in_while_that_diverges, "while_loop"),
         (in_cond_of_a_scan_whose_carry_diverges, "cond"),
         (in_jit_in_cond, "cond"),
-    ],
-)
-def test_choices_that_differ_between_replicas_hold_no_collective(
-    fn: Callable[[], jax.Array], where: str
-) -> None:
-    strategy = dl.MirroredStrategy(DEVICES)
-    with strategy.scope():
-        variable = dl.Variable(1.0)
+    ]:
+        strategy = dl.MirroredStrategy(DEVICES)
+        with strategy.scope():
+            variable = dl.Variable(1.0)
 
-    def step() -> jax.Array:
-        variable.assign_add(1.0)
-        return fn()
+        def step(variable: dl.Variable = variable, fn: Any = fn) -> jax.Array:
+            variable.assign_add(1.0)
+            return fn()
 
-    with pytest.raises(StructureError, match=rf"psum is inside jax\.lax\.{where}.*outside"):
-        strategy.run(step)
-    assert float(variable.value()) == 1.0
+        with pytest.raises(StructureError, match=rf"psum is inside jax\.lax\.{where}.*outside"):
+            strategy.run(step)
+        assert float(variable.value()) == 1.0
 
 
-def test_choices_that_are_the_same_on_all_replicas_may_hold_collectives() -> None:
+def test_choices_equal_on_all_replicas_may_hold_collectives() -> None:
     strategy = dl.MirroredStrategy(DEVICES)
 
     def step() -> jax.Array:

@@ -46,7 +46,7 @@ def _strategy(replicas: int) -> dl.MirroredStrategy:
     return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+@pytest.mark.parametrize("replicas", [1, 8])
 def test_variables_train_to_the_numbers_of_plain_jax(replicas: int) -> None:
     strategy = _strategy(replicas)
     with strategy.scope():
@@ -67,9 +67,8 @@ def test_variables_train_to_the_numbers_of_plain_jax(replicas: int) -> None:
     np.testing.assert_allclose(b.numpy(), expected[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("replicas", [1, 3, 8])
-def test_an_optax_state_trains_to_the_same_numbers(replicas: int) -> None:
-    strategy = _strategy(replicas)
+def test_an_optax_state_trains_to_the_same_numbers() -> None:
+    strategy = _strategy(3)
     optimizer = optax.sgd(RATE)
     params = jnp.asarray(W), jnp.asarray(B)
     state = strategy.replicate((params, optimizer.init(params)))

@@ -26,9 +26,9 @@ def test_its_numbers_are_read_as_those_of_an_array() -> None:
     assert np.asarray(loss, np.float64).dtype == np.float64
 
 
-@pytest.mark.parametrize("value", [True, False, 0, 3])
-def test_the_truth_of_a_flag_or_a_count_is_that_of_its_number(value: int) -> None:
-    assert bool(mirrored(value)) == bool(value)
+def test_the_truth_of_a_flag_or_a_count_is_that_of_its_number() -> None:
+    for value in [True, False, 0, 3]:
+        assert bool(mirrored(value)) == bool(value)
 
 
 def test_the_truth_of_any_other_one_is_that_it_is_there() -> None:
@@ -43,14 +43,14 @@ def test_it_is_no_array_in_what_computes() -> None:
             use()
 
 
-def test_a_deleted_one_is_told() -> None:
+def test_a_deleted_one_raises() -> None:
     loss = mirrored(2.5)
     loss.array.delete()
     with pytest.raises(DonatedError):
         float(loss)
 
 
-def test_one_that_jax_is_given_names_what_reads_it_and_a_nest_of_them() -> None:
+def test_a_mirrored_value_given_to_jax_names_the_remedy() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     state = strategy.run(lambda: {"w": dl.Mirrored(jnp.ones(3))})
     with pytest.raises(StructureError, match=r"lies on the devices .*experimental_local_results"):
@@ -59,7 +59,7 @@ def test_one_that_jax_is_given_names_what_reads_it_and_a_nest_of_them() -> None:
     assert float(jnp.sum(host["w"])) == 3.0
 
 
-def test_attributes_of_arrays_name_what_reads_it_and_others_are_unknown() -> None:
+def test_array_attributes_of_mirrored_values_name_the_remedy() -> None:
     weights = mirrored([[1.0, 2.0]])
     for name in ("T", "mean", "reshape", "astype", "at"):
         with pytest.raises(AttributeError, match=rf"no '{name}', as an array .*numpy.asarray\(val"):
