@@ -230,7 +230,8 @@ def test_damaged_file_gives_its_events_or_a_typed_error(kind: str, tmp_path: Pat
         return
     page = kind == "a page of ones"  # a page takes longer than all others
     with run:
-        uses = [run.summary, run.advice, lambda: list(run.events("step", start=2, end=5))]
+        uses: list[Callable[[], object]] = [run.summary, run.advice]
+        uses.append(lambda: list(run.events("step", start=2, end=5)))
         uses += [partial(run.export, tmp_path / known.example) for known in FORMATS[not page :]]
         for use in uses:
             try:
