@@ -130,11 +130,6 @@ def test_what_can_t_be_exported_is_refused() -> None:
     ("verb", "function"),
     [
         ("all_reduce", lambda x: dl.get_replica_context().all_reduce("SUM", x)),
-        ("all_gather", lambda x: dl.get_replica_context().all_gather(x, 0)),
-        (
-            "replica_id_in_sync_group",
-            lambda x: x + dl.get_replica_context().replica_id_in_sync_group,
-        ),
         ("merge_call", lambda x: dl.get_replica_context().merge_call(lambda _, y: y, (x,))),
     ],
 )
@@ -160,7 +155,7 @@ def test_arguments_of_other_shapes_are_refused() -> None:
             exported(wrong)
 
 
-@pytest.mark.parametrize("how", ["cut", "flipped", "text"])
+@pytest.mark.parametrize("how", ["cut", "flipped"])
 def test_a_damaged_file_is_an_error(how: str, tmp_path: Path) -> None:
     path = Path(dl.export(linear(dl.get_strategy()), ROWS).save(tmp_path / "m.dlx"))
     whole = path.read_bytes()
@@ -168,7 +163,7 @@ def test_a_damaged_file_is_an_error(how: str, tmp_path: Path) -> None:
         place = whole.index(np.arange(6, dtype="float32").tobytes()) + 5
         data = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
     else:
-        data = whole[: len(whole) // 2] if how == "cut" else b"text"
+        data = whole[: len(whole) // 2]
     path.write_bytes(data)
     with pytest.raises(DataLossError, match="is no exported function, or it is damaged"):
         dl.load_exported(path)
@@ -190,10 +185,7 @@ def test_paths_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert [*tmp_path.parent.glob("*.new"), *tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_a_replica_without_examples_has_results_without_examples(
-    eagerly: bool, tmp_path: Path
-) -> None:
+def test_a_replica_without_examples_has_empty_results(tmp_path: Path) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
     exported = dl.export(lambda x: {"y": 2 * x, "pair": jnp.concatenate((x, x)) > 0}, ROWS)
     loaded = dl.load_exported(exported.save(tmp_path / "m.dlx"))
@@ -202,9 +194,8 @@ def test_a_replica_without_examples_has_results_without_examples(
         "y": ((0, 3), jnp.float32),
         "pair": ((0, 3), jnp.bool_),
     }
-    options = dl.RunOptions(run_eagerly=eagerly)
     for x in strategy.experimental_distribute_dataset(dl.data.Dataset.from_tensors(X[:4])):
-        results = strategy.run(loaded, args=(x,), options=options)  # 2, 2 and no rows
+        results = strategy.run(loaded, args=(x,))  # 2, 2 and no rows
         assert [len(part) for part in results["pair"].values] == [4, 4, 0]
         np.testing.assert_allclose(strategy.gather(results["y"], axis=0), 2 * X[:4])
 

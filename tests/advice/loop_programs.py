@@ -7,10 +7,6 @@ cause and the subject that advice has to name.
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
-import pickle
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +18,6 @@ import numpy as np
 import distlab as dl
 
 NUMBERS = np.random.default_rng(17)
-FLOAT = np.dtype("float32")
 
 Loop = Callable[[dl.recording.Recording], None]
 
@@ -76,24 +71,6 @@ def cnn() -> tuple[Any, Callable[..., Any]]:
     return weights, logits
 
 
-def transformer() -> tuple[Any, Callable[..., Any]]:
-    """Weights of one block of attention over 32 tokens, and its logits."""
-    key = jax.random.key(0)
-    weights = {
-        "embedding": jax.random.normal(key, (32, 8)),
-        "attention": jax.random.normal(key, (3, 8, 8)) * 0.1,
-        "head": jax.random.normal(key, (8, 32)) * 0.1,
-    }
-
-    def logits(weights: Any, ids: Any) -> Any:
-        x = weights["embedding"][ids]
-        query, keys, values = x @ weights["attention"][:, None]
-        scores = jax.nn.softmax(query @ keys.swapaxes(1, 2))
-        return (x + scores @ values) @ weights["head"]
-
-    return weights, logits
-
-
 def fitted(model: tuple[Any, Callable[..., Any]]) -> tuple[Any, Callable[..., Any]]:
     """Returns a functional state, and the step that trains it on `(x, label)`."""
     weights, logits = model
@@ -126,11 +103,6 @@ def images(number: int, side: int = 8) -> tuple[Any, Any]:
 
 def rows(number: int) -> Any:
     return NUMBERS.normal(size=(number, 8)).astype(np.float32)
-
-
-def tokens(number: int, length: int = 6) -> tuple[Any, Any]:
-    x = NUMBERS.integers(0, 32, size=(number, length)).astype(np.int32)
-    return x, x[:, ::-1].copy()
 
 
 # --- eager mode ----------------------------------------------------------------------------------
@@ -186,30 +158,6 @@ def epochs_of(examples: int, batch: int, epochs: int, **options: Any) -> Loop:
     return run
 
 
-def from_generator(pattern: Callable[[int], tuple[int, int]], steps: int) -> Loop:
-    """Batches of token ids whose examples and lengths a function of the step returns."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"])
-
-        def generate() -> Iterator[Any]:
-            for number in range(steps):
-                yield tokens(*pattern(number))
-
-        spec = dl.data.TensorSpec((None, None), np.dtype("int32"))
-        data = dl.data.Dataset.from_generator(generate, output_signature=(spec, spec))
-        weights, logits = transformer()
-
-        def evaluate(x: Any, y: Any) -> Any:
-            return (logits(weights, x).argmax(axis=-1) == y).sum()
-
-        hits = 0
-        for x, y in strategy.experimental_distribute_dataset(data):
-            hits += int(strategy.reduce("SUM", strategy.run(evaluate, (x, y)), axis=None))
-
-    return run
-
-
 # --- runs that mostly compile --------------------------------------------------------------------
 
 
@@ -228,36 +176,6 @@ def trials(number: int, steps: int, *, anew: bool) -> Loop:
     return run
 
 
-def lengths(number: int, steps: int, *, again: int = 0) -> Loop:
-    """Sequences of many lengths, some steps of each; and then many steps of the first one."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = mirrored(2)
-        state, step = fitted(transformer())
-        state = strategy.replicate(state)
-        for length in [*(n + 3 for n in range(number) for _ in range(steps)), *[3] * again]:
-            batch = own(strategy, tokens(4, length))
-            state, loss = strategy.run(step, args=(state, *batch))
-            if again:
-                jax.block_until_ready(loss)
-
-    return run
-
-
-def short_run(steps: int) -> Loop:
-    """Trains for some steps and evaluates once."""
-
-    def run(_: dl.recording.Recording) -> None:
-        model = MLP(mirrored(2))
-        data = dl.data.Dataset.from_tensor_slices(rows(8 * steps - 3)).batch(8)
-        for x in model.strategy.experimental_distribute_dataset(data):
-            model.strategy.run(model.train_step, args=(x,))
-        for x in model.strategy.experimental_distribute_dataset(data.take(2)):
-            model.strategy.run(lambda x: (x @ model.hidden.value()).sum(), args=(x,))
-
-    return run
-
-
 # --- loops whose devices wait for the program ----------------------------------------------------
 
 
@@ -269,20 +187,6 @@ def for_seconds(seconds: float, least: int = 24) -> Iterator[int]:
     while number < least or time.monotonic() < end:
         yield number
         number += 1
-
-
-def collected(every: int) -> Loop:
-    """Collects garbage after every so many steps."""
-
-    def run(_: dl.recording.Recording) -> None:
-        model = MLP(mirrored(2))
-        x = model.strategy.replicate(rows(8))
-        for number in for_seconds(1.3, least=6):
-            model.strategy.run(model.train_step, args=(x,))
-            if number % every == every - 1:
-                gc.collect()
-
-    return run
 
 
 def jitted_by_hand(*, anew: bool) -> Loop:
@@ -301,46 +205,6 @@ def jitted_by_hand(*, anew: bool) -> Loop:
 
     def schedule(n: Any) -> Any:
         return jnp.minimum(n / 100, 1.0) * jnp.cos(n / 1000)
-
-    return run
-
-
-def saved(every: int, seconds: float) -> Loop:
-    """Writes a checkpoint, which takes some time, after every so many steps."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = dl.TPUStrategy()
-        model = MLP(strategy)
-        x = strategy.replicate(rows(8))
-        for number in for_seconds(1.5):
-            strategy.run(model.train_step, args=(x,))
-            if number % every == every - 1:
-                save(model)
-
-    def save(model: MLP) -> None:
-        pickle.dumps(model.hidden.numpy())
-        time.sleep(seconds)
-
-    return run
-
-
-def made_by_hand(examples: int) -> Loop:
-    """Makes its batches in Python, number by number."""
-
-    def run(_: dl.recording.Recording) -> None:
-        model = MLP(mirrored(2))
-        for _number in for_seconds(1.3):
-            x = np.array(
-                [[random.random() for _column in range(8)] for _row in range(examples)], FLOAT
-            )
-            halves = np.split(x, 2)
-            batch = model.strategy.experimental_distribute_values_from_function(
-                functools.partial(half, halves)
-            )
-            model.strategy.run(model.train_step, args=(batch,))
-
-    def half(halves: list[Any], context: dl.ValueContext) -> Any:
-        return halves[context.replica_id_in_sync_group]
 
     return run
 
@@ -373,29 +237,19 @@ FAULTS: dict[str, tuple[Loop, str, str]] = {
     "a strategy for each trial": (
         trials(7, 6, anew=True), "mostly_compiling", "function MLP.train_step",
     ),
-    "many lengths": (lengths(7, 6), "mostly_compiling", "function step"),
 }  # fmt: skip
 """Names of programs to what they do, the cause and the subject."""
 
 WAITED_FOR: dict[str, tuple[Loop, str]] = {
-    "garbage in each step": (collected(1), "gc.collect()"),
     "jit in each step": (jitted_by_hand(anew=True), "assert rate(float(number)) <= 1"),
-    "saved in every fifth step": (saved(5, 0.1), "time.sleep(seconds)"),
 }
 """Names of programs whose devices wait for them to what they do, and the line that takes long."""
 
 CLEAN: dict[str, Loop] = {
     "fifteen eager steps, then compiled": eager_mlp(40, debugged=15),
-    "parts joined before": by_parts([66] * 12, 64, whole=True),
     "a partial last batch": epochs_of(132, 32, 4),
-    "batches that grow": from_generator(lambda number: (4 if number < 12 else 32, 6), 24),
-    "few long sequences": from_generator(lambda n: (32, 4) if n % 2 else (4, 32), 24),
     "one strategy for all trials": trials(9, 7, anew=False),
-    "thirty steps": short_run(30),
-    "garbage once": collected(100_000),
     "one jit for all steps": jitted_by_hand(anew=False),
-    "small batches by hand": made_by_hand(8),
-    "waits for its devices": heavy(400),
     "waits for short steps": heavy(20),
 }
 """Names of near-twins to what they do."""

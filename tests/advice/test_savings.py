@@ -62,39 +62,6 @@ def slow_source() -> Pair:
     )
 
 
-def eager() -> Pair:
-    strategy = mirrored()
-    state = strategy.replicate(jnp.ones((8, 4)))
-
-    def train_step(x: Any) -> Any:
-        for _ in range(40):
-            x = jnp.tanh(x) * 0.5
-        return x.sum()
-
-    eagerly = dl.RunOptions(run_eagerly=True)
-    return Pair(
-        "eager_mode",
-        lambda: strategy.run(train_step, (state,), options=eagerly),
-        lambda: strategy.run(train_step, (state,)),
-    )
-
-
-def lengths() -> Pair:
-    """A length of its own in each step, and one length."""
-    strategy = mirrored()
-    length = itertools.count(3)
-
-    def score(tokens: Any) -> Any:
-        for _ in range(4):
-            tokens = jnp.sin(tokens) + jnp.cos(tokens)[::-1]
-        return tokens.sum()
-
-    def of(number: int) -> Any:
-        return strategy.run(score, (np.ones(number, np.float32),))
-
-    return Pair("recompilation", lambda: of(next(length)), lambda: of(64), 5)
-
-
 def one_by_one() -> Pair:
     """Thirty metrics combined one by one, and as one dict."""
     strategy = mirrored()
@@ -113,24 +80,6 @@ def one_by_one() -> Pair:
     return Pair("many_reductions", each, whole)
 
 
-def gathered() -> Pair:
-    """All activations of 8 MB on each replica gathered, and their sums alone."""
-    strategy = mirrored()
-    state = strategy.replicate(jnp.ones((512, 4096)))
-
-    def activations(x: Any) -> Any:
-        return x * 0.5
-
-    def sums(x: Any) -> Any:
-        return (x * 0.5).sum(axis=1)
-
-    return Pair(
-        "large_reduction",
-        lambda: strategy.gather(strategy.run(activations, (state,)), axis=0),
-        lambda: strategy.gather(strategy.run(sums, (state,)), axis=0),
-    )
-
-
 def seconds(step: Step, least: int) -> float:
     """Seconds a step of a loop that waits at its end, as loops do."""
     begun = time.perf_counter()
@@ -140,10 +89,7 @@ def seconds(step: Step, least: int) -> float:
     return (time.perf_counter() - begun) / least
 
 
-@pytest.mark.parametrize(
-    "make",
-    [slow_source, eager, lengths, gathered, one_by_one],
-)
+@pytest.mark.parametrize("make", [slow_source, one_by_one])
 @measured
 def test_the_told_saving_is_that_of_the_remedy(make: Callable[[], Pair], tmp_path: Path) -> None:
     cause, fault, remedied, steps = make()

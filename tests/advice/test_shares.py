@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +22,8 @@ from tests.advice.test_finders import MS, step
 from tests.patience import measured, only
 
 _WITHIN: Final = 0.15
-_LARGE: Final = 1 << 20
 _IN_RUN: Final = {"input_bound", "recompilation"}
-_STEPS: Final = {"host_bound": 64, "recompilation": 8}
+_STEPS: Final = {"recompilation": 8}
 
 Step = Callable[[], float]
 """Takes a step, and returns the seconds of the calls that the advice is about."""
@@ -130,34 +128,6 @@ def test_the_share_of_reads_that_copy_is_theirs(tmp_path: Path) -> None:
     assert "waits" not in one.text
 
 
-def combining(
-    size: int,
-    combine: Callable[[dl.Strategy, list[Any]], float],
-    ops: dl.CrossDeviceOps | None = None,
-) -> Step:
-    """Computes some values of so many bytes on each replica, and combines them from Python."""
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=ops)
-    state = strategy.replicate(jnp.ones(size // 4))
-
-    def values(x: Any) -> Any:
-        return [x * n for n in range(24)] if size < _LARGE else [x * 2]
-
-    def take() -> float:
-        results = strategy.run(values, (state,))
-        jax.block_until_ready([one.values for one in results])
-        return combine(strategy, results)
-
-    return take
-
-
-def one_by_one(strategy: dl.Strategy, results: list[Any]) -> float:
-    return sum(timed(functools.partial(strategy.reduce, "SUM", one, None)) for one in results)
-
-
-def many_small_reductions() -> Step:
-    return combining(256, one_by_one)
-
-
 def a_slow_source() -> Step:
     """Batches that take 30 ms to make, for a program that does other things for 15 ms."""
     strategy = mirrored()
@@ -178,20 +148,6 @@ def a_slow_source() -> Step:
         strategy.run(jnp.sum, (batch,))
         busy(0.015)
         return waited
-
-    return take
-
-
-def own_python() -> Step:
-    strategy = mirrored()
-    state = strategy.replicate(jnp.ones((64, 64)))
-
-    def product(x: Any) -> Any:
-        return (x @ x).sum()
-
-    def take() -> float:
-        jax.block_until_ready(strategy.run(product, (state,)))
-        return timed(lambda: busy(0.02))
 
     return take
 
@@ -219,9 +175,7 @@ def a_program_for_each_step() -> Step:
 @pytest.mark.parametrize(
     ("cause", "make"),
     [
-        ("many_reductions", many_small_reductions),
         ("input_bound", a_slow_source),
-        ("host_bound", own_python),
         ("recompilation", a_program_for_each_step),
     ],
 )

@@ -225,21 +225,10 @@ def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> N
             estimator.train(call, steps=1)
 
 
-def test_a_type_error_in_a_users_function_stays_as_it_is(tmp_path: Path) -> None:
-    def failing() -> Any:
-        return len(3)  # type: ignore[arg-type]
-
-    with pytest.raises(TypeError, match=r"object of type 'int' has no len") as raised:
-        made(tmp_path).train(failing, steps=1)
-    assert type(raised.value) is TypeError
-
-
 @pytest.mark.parametrize(
     ("wrong", "kind", "text"),
     [
         ({"train_op": 3}, StructureError, "must be an Optax optimizer, got 3"),
-        ({"train_op": optax.sgd}, StructureError, "Optax optimizer, got <function sgd"),
-        ({"loss": jnp.ones(4)}, ValueShapeError, r"one number.* got an array float32\[4\]"),
         ({"loss": jnp.ones(1)}, ValueShapeError, r"float32\[1\].*jnp.mean\(loss\)"),
     ],
 )

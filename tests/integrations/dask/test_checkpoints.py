@@ -73,11 +73,10 @@ def saved(cluster: ParameterServerCluster, tmp_path_factory: pytest.TempPathFact
     return Path(dl.train.Checkpoint(**made).save(str(tmp_path_factory.mktemp("saved") / "ckpt")))
 
 
-@pytest.mark.parametrize("servers", [1, 2, 3])
-def test_a_checkpoint_is_restored_into_any_number_of_servers(
-    cluster: ParameterServerCluster, saved: Path, servers: int
+def test_a_checkpoint_is_restored_into_another_number_of_servers(
+    cluster: ParameterServerCluster, saved: Path
 ) -> None:
-    strategy = strategy_of(cluster, servers)
+    strategy = strategy_of(cluster, 2)
     with strategy.scope():
         made = model()
     dl.train.Checkpoint(**made).restore(str(saved)).assert_consumed()

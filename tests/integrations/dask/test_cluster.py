@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,23 +48,6 @@ def strategy(cluster: ParameterServerCluster) -> dl.ParameterServerStrategy:
 @pytest.fixture
 def coordinator(strategy: dl.ParameterServerStrategy) -> dl.coordinator.ClusterCoordinator:
     return dl.coordinator.ClusterCoordinator(strategy)
-
-
-def test_workers_are_known_whenever_the_client_renews_what_it_keeps(
-    cluster: ParameterServerCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does so every two seconds, without the workers."""
-    client = cluster.client
-
-    async def renew(n_workers: int = 0) -> None:
-        del n_workers
-        assert client.scheduler is not None
-        client._scheduler_identity = await client.scheduler.identity(n_workers=0)
-
-    monkeypatch.setattr(client, "_update_scheduler_info", renew)
-    resolver = dl.cluster_resolver.DaskClusterResolver(client, parameter_servers=2)
-    assert resolver.workers == 2
-    assert resolver.cluster_spec().num_tasks("ps") == 2
 
 
 def test_functions_run_in_other_processes(
@@ -207,27 +189,6 @@ def test_errors_are_those_of_the_function(coordinator: dl.coordinator.ClusterCoo
     assert coordinator.done()
 
 
-def test_a_function_that_cannot_be_loaded_says_so_each_time(
-    coordinator: dl.coordinator.ClusterCoordinator,
-) -> None:
-    def fail() -> None:
-        raise InvalidArgumentError("can't be loaded")
-
-    class Broken:
-        def __reduce__(self) -> Any:
-            return fail, ()
-
-    broken = Broken()
-
-    def closure() -> str:
-        return repr(broken)
-
-    for _ in range(4):
-        coordinator.schedule(closure)
-        with pytest.raises(InvalidArgumentError, match="can't be loaded"):
-            coordinator.join()
-
-
 def test_what_cannot_travel_is_refused(
     cluster: ParameterServerCluster,
     strategy: dl.ParameterServerStrategy,
@@ -362,16 +323,6 @@ def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
 
     met = [coordinator.schedule(meet, (batches,)) for _ in range(2)]
     assert 0 in coordinator.fetch(met)  # the new process began anew
-
-
-def test_a_worker_comes_back_however_long_its_start_takes(
-    cluster: ParameterServerCluster,
-) -> None:
-    killed = cluster.pid("worker", 1)
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}):
-        cluster.kill("worker", 1)
-        wait_until(lambda: cluster.pid("worker", 1) != killed, "the worker")
-        cluster.client.wait_for_workers(4, timeout=120)
 
 
 def test_what_waits_behind_a_long_function_goes_to_a_worker_with_nothing_to_do(

@@ -65,7 +65,7 @@ def weights(model: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("kind", "stop"),
-    [("arrays", 4), ("arrays", 14), ("PyDataset", 9), ("dataset", 9), ("dataset", 14)],
+    [("arrays", 14), ("PyDataset", 9), ("dataset", 9)],
 )
 def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(
     kind: str, stop: int, tmp_path: Path
@@ -90,8 +90,7 @@ def test_it_goes_on_with_other_replicas_at_the_next_batch(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("save_freq", [2, "epoch"])
-def test_epochs_of_a_number_of_steps_go_on_in_the_data(save_freq: Any, tmp_path: Path) -> None:
+def test_epochs_of_a_number_of_steps_go_on_in_the_data(tmp_path: Path) -> None:
     def fit(model: Any, *callbacks: Any) -> None:
         dataset = dl.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH).repeat()
         model.fit(dataset, epochs=3, steps_per_epoch=5, verbose=0, callbacks=list(callbacks))
@@ -99,9 +98,9 @@ def test_epochs_of_a_number_of_steps_go_on_in_the_data(save_freq: Any, tmp_path:
     whole = made(2)
     fit(whole)
     with pytest.raises(KeyboardInterrupt):
-        fit(made(2), dl.keras.BackupAndRestore(tmp_path, save_freq), Interrupt(8))
+        fit(made(2), dl.keras.BackupAndRestore(tmp_path, 2), Interrupt(8))
     second = made(2)
-    fit(second, dl.keras.BackupAndRestore(tmp_path, save_freq))
+    fit(second, dl.keras.BackupAndRestore(tmp_path, 2))
     np.testing.assert_allclose(weights(second), weights(whole), rtol=1e-4, atol=1e-5)
     with pytest.raises(UnsupportedError, match="steps_per_epoch on arrays or generators"):
         made(2).fit(X, Y, steps_per_epoch=2, callbacks=[dl.keras.BackupAndRestore(tmp_path)])

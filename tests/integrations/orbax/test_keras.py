@@ -36,7 +36,7 @@ def test_a_model_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     fit(model)
     path = dl.train.Checkpoint(model=model).save(tmp_path / "ckpt")
     fit(model)
-    for replicas in (3, 0, 8):
+    for replicas in (3, 0):
         other = made(replicas)
         dl.train.Checkpoint(model=other).restore(path).assert_consumed()
         assert int(other.optimizer.iterations) == 2
