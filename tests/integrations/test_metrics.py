@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -256,14 +257,7 @@ class Shifted(nnx.metrics.Average):
     ("make", "error", "said"),
     [
         (lambda: dl.metrics.Metric(nnx.metrics.Welford()), ArgumentTypeError, "nnx.metrics.Avera"),
-        (lambda: dl.metrics.Metric(3), ArgumentTypeError, "got 3"),
-        (
-            lambda: dl.metrics.Metric(MultiMetric(a=nnx.metrics.Welford())),
-            ArgumentTypeError,
-            "derives from it",
-        ),
         (lambda: dl.metrics.Metric(Shifted()), ArgumentValueError, "starts from zeros"),
-        (lambda: Untyped.Accuracy("high"), ArgumentTypeError, "threshold is a number"),
         (lambda: dl.metrics.Accuracy(True), ArgumentTypeError, "threshold is a number"),
         (
             lambda: dl.metrics.Mean().update_state(jnp.ones(2), mask=jnp.array([0.5, 1.0])),
@@ -324,17 +318,14 @@ def test_accuracy_takes_keras_names_and_labels_of_any_dtype(dtype: str) -> None:
     assert float(theirs.result()) == float(ours.result()) == pytest.approx(share.mean(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_labels_and_logits_are_given_once() -> None:
+    accuracy = dl.metrics.Accuracy()
+    for given, said in (
         ({"labels": [1], "logits": [[1.0]], "y_true": [1]}, "labels, .* y_true, got both"),
         ({"labels": [1]}, "logits, .* y_pred, got neither"),
-        ({"y_pred": [[1.0]]}, "labels, .* y_true, got neither"),
-    ],
-)
-def test_labels_and_logits_are_given_once(given: dict[str, Any], said: str) -> None:
-    accuracy = dl.metrics.Accuracy()
-    require_refusal(lambda: accuracy.update_state(**given), ArgumentTypeError, said)
+    ):
+        update = functools.partial(accuracy.update_state, **given)  # type: ignore[arg-type]
+        require_refusal(update, ArgumentTypeError, said)
     assert int(accuracy.variables[0]) == 0
 
 

@@ -119,14 +119,6 @@ def test_a_failed_run_says_so(recorder: RingRecorder, tmp_path: Path) -> None:
     assert (end.step, end.tensor_proto.string_val[0]) == (3, b"failed: ValueError: no luck")
 
 
-def test_a_run_that_was_closed_says_so(recorder: RingRecorder, tmp_path: Path) -> None:
-    record(tmp_path / "run").close()
-    run = Run.open(tmp_path / "run")
-    run.close()
-    with pytest.raises(RecordError, match="closed"):
-        run.to_tensorboard(tmp_path / "logs")
-
-
 def test_an_event_that_no_recording_makes_is_damage(recorder: RingRecorder, tmp_path: Path) -> None:
     with record(tmp_path / "run"):
         recorder.emit(samples.preview(b"\1\2\3"))
@@ -170,19 +162,3 @@ def test_a_folder_that_is_a_file_is_refused(recorder: RingRecorder, tmp_path: Pa
     record(tmp_path / "run").close()
     with Run.open(tmp_path / "run") as run, pytest.raises(RecordError, match="can't be created"):
         run.to_tensorboard(tmp_path / "logs")
-
-
-def test_a_step_before_the_first_number_is_told_too(recorder: RingRecorder, tmp_path: Path) -> None:
-    with record(None, tensorboard=tmp_path):
-        for number in range(2):
-            recorder.emit(
-                Step(
-                    time_ns=number,
-                    step=number,
-                    program=0,
-                    strategy=0,
-                    dispatched_ns=number,
-                    examples=1,
-                )
-            )
-    assert read(tmp_path).Scalars("distlab/steps_per_second")[0].step == 1

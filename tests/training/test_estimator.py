@@ -242,8 +242,3 @@ def test_a_spec_that_can_not_be_trained_is_refused(
 
     with pytest.raises(kind, match=text):
         dl.estimator.Estimator(model_fn, str(tmp_path)).train(lambda: data().batch(4), steps=1)
-
-
-def test_a_spec_of_another_mode_is_refused() -> None:
-    with pytest.raises(ArgumentValueError, match="mode must be one of 'train', 'eval', 'infer'"):
-        dl.estimator.EstimatorSpec("training")

@@ -92,11 +92,6 @@ def test_classes_weigh_alike_for_arrays_and_datasets(distributed: Any, weights: 
         distributed.fit(STRATEGY.experimental_distribute_dataset(batches()), class_weight=CLASSES)
 
 
-def test_a_dataset_has_its_classes_inside(distributed: Any) -> None:
-    with pytest.raises(ValueError, match="`y` should not be passed"):
-        distributed.fit(batches(), Y, verbose=0)
-
-
 def test_part_of_the_arrays_may_be_kept_for_validation(distributed: Any) -> None:
     history = distributed.fit(X, Y, validation_split=0.25, **FIT).history
     assert set(history) == {"accuracy", "loss", "val_accuracy", "val_loss"}

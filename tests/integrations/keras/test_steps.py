@@ -360,32 +360,6 @@ def test_metrics_that_a_train_step_logs_by_name_are_those_of_all_examples(
         assert errors() == pytest.approx(alone, abs=HALVES)
 
 
-class LogsItsLoss(GuidesStep):
-    """A train_step that logs the loss of the batch beside Keras' tracker, which it doesn't use."""
-
-    def train_step(self, state: Any, data: Any) -> Any:
-        trainable, others, _, _ = state
-        loss, _ = self.compute_loss_and_updates(trainable, others, *data)
-        _, (*new, _) = super().train_step(state, data)
-        return {"loss": loss}, (*new, state[3])
-
-
-def test_a_loss_that_a_train_step_logs_itself_is_not_that_of_an_unused_metric(
-    by_examples: None,
-) -> None:
-    def loss() -> float:
-        keras.utils.set_random_seed(0)
-        inputs = keras.Input((4,))
-        own = LogsItsLoss(inputs, layers.Dense(2)(inputs))
-        own.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
-        (found,) = own.fit(X[:8], X[:8, :2], **FIT).history["loss"]
-        return float(found)
-
-    alone = loss()
-    with mirrored(2).scope():
-        assert loss() == pytest.approx(alone / 2, abs=HALVES)  # its share, as in TensorFlow
-
-
 def regression(loss: Any, **compiled: Any) -> Any:
     keras.utils.set_random_seed(0)
     network = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
@@ -441,26 +415,20 @@ class OwnLoss(keras.Model):  # type: ignore[misc]
         return keras.ops.mean(keras.ops.square(y_pred - y)) + sum(self.losses)
 
 
-class TwiceTheLoss(keras.Model):  # type: ignore[misc]
-    def compute_loss(self, *args: Any, **options: Any) -> Any:
-        return 2 * super().compute_loss(*args, **options)
-
-
-def with_own_loss(kind: Any) -> Any:
+def with_own_loss() -> Any:
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,))
-    made = kind(inputs, layers.Dense(2, kernel_regularizer="l2")(inputs))
+    made = OwnLoss(inputs, layers.Dense(2, kernel_regularizer="l2")(inputs))
     made.compile(keras.optimizers.SGD(0.1), "mse")
     return made
 
 
-def test_weighed_by_examples_a_compute_loss_of_ones_own_is_a_mean(by_examples: None) -> None:
-    for kind in (OwnLoss, TwiceTheLoss):
-        alone = with_own_loss(kind).fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
-        with mirrored(3).scope():
-            distributed = with_own_loss(kind)
-        losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
-        assert losses == pytest.approx(alone, abs=HALVES)
+def test_weighed_by_examples_an_own_compute_loss_is_a_mean(by_examples: None) -> None:
+    alone = with_own_loss().fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+    with mirrored(3).scope():
+        distributed = with_own_loss()
+    losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+    assert losses == pytest.approx(alone, abs=HALVES)
 
 
 def test_weighed_by_examples_weights_of_all_replicas_divide_a_weighted_mean(

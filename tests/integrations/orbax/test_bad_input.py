@@ -105,20 +105,6 @@ def test_a_path_that_no_checkpoint_can_have_is_refused() -> None:
             verb("x" * 300)
 
 
-def test_a_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("text")
-    checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
-    for use in (
-        lambda: dl.train.CheckpointManager(checkpoint, file),
-        lambda: dl.train.latest_checkpoint(file),
-        lambda: checkpoint.save(file / "ckpt"),
-    ):
-        with pytest.raises(CheckpointError, match="file"):
-            use()
-    assert file.read_text() == "text"
-
-
 FULL = """
 import resource, signal, sys
 import distlab as dl

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointMismatchError
+from distlab.errors import ArgumentTypeError, CheckpointMismatchError
 from distlab.integrations.orbax.array_kinds import copies_of_total
 from tests.integrations.orbax.saving import (
     NONE,
@@ -338,14 +338,6 @@ def test_what_can_t_be_saved_is_refused(thing: Any, says: str, tmp_path: Path) -
     with pytest.raises(ArgumentTypeError, match=says):
         dl.train.Checkpoint(x=thing).save(tmp_path / "ckpt")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_of_the_class_and_two_values_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentValueError, match="has restore itself"):
-        dl.train.Checkpoint(restore=dl.Variable(1))
-    both = {"a": {"b": 1}, "a/b": 2}
-    with pytest.raises(ArgumentValueError, match="Two values of the checkpoint are called x/a/b"):
-        dl.train.Checkpoint(x=both).save(tmp_path / "ckpt")
 
 
 @pytest.mark.parametrize("eagerly", [False, True])

@@ -18,7 +18,6 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     CheckpointMismatchError,
-    DataLossError,
     NotFoundError,
 )
 
@@ -164,17 +163,6 @@ def test_checkpoints_of_orbax_itself_are_left_alone(tmp_path: Path) -> None:
         manager.save()
     assert names(manager) == ["ckpt-2"]
     assert (tmp_path / "ckpt-9").exists()
-
-
-def test_a_damaged_checkpoint_is_not_taken_for_a_folder_of_others(tmp_path: Path) -> None:
-    _, manager = managed(tmp_path)
-    path = manager.save()
-    assert path is not None
-    (Path(path) / "_CHECKPOINT_METADATA").unlink()
-    with pytest.raises(DataLossError, match="or it is damaged"):
-        dl.train.list_variables(path)
-    with pytest.raises(ArgumentValueError, match="has no checkpoint"):
-        dl.train.list_variables(tmp_path)
 
 
 def test_the_error_for_an_unknown_variable_lists_the_names(tmp_path: Path) -> None:
