@@ -55,7 +55,7 @@ def test_the_optimizer_through_merge_call_fits_a_regression() -> None:
     assert losses[-1] < 0.52  # least squares leave 0.48
 
 
-def test_saved_training_goes_on_with_fewer_replicas_and_is_served(tmp_path: Path) -> None:
+def test_saved_training_resumes_on_fewer_replicas_and_is_served(tmp_path: Path) -> None:
     printed = _printed("save_and_load", "--folder", str(tmp_path))
     assert "8 replicas, from the beginning: steps 0 to 50, 3141 examples" in printed
     assert "3 replicas, from ckpt-1: steps 50 to 116, 7188 examples" in printed  # 4 x 1797

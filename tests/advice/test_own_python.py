@@ -80,7 +80,7 @@ def test_ends_that_are_seen_late_bound_the_time_in_flight() -> None:
 
 
 @pytest.mark.parametrize(("every_ms", "placing_ms", "named"), [(11, 9, False), (20, 8, True)])
-def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice(
+def test_placing_values_on_devices_is_no_own_python(
     every_ms: int, placing_ms: int, *, named: bool
 ) -> None:
     """Of 20 ms, the program's own Python takes 12, which is less than 60 %."""
@@ -92,9 +92,7 @@ def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice(
 
 
 @pytest.mark.parametrize(("copy_ms", "told"), [(8, True), (1, False)])
-def test_batches_left_on_the_host_are_told_where_placing_them_is_the_bottleneck(
-    copy_ms: int, *, told: bool
-) -> None:
+def test_batches_on_the_host_are_named_where_placing_is_slow(copy_ms: int, *, told: bool) -> None:
     events = loop([11.0] * 60, 0)
     events += placed(events, "batch x of step", copy_ms)
     named = [(one.cause, one.subject, one.remedy) for one in advise(events)]

@@ -78,7 +78,7 @@ def test_a_slow_algorithm_names_its_steps() -> None:
     assert one.share == pytest.approx(0.4, rel=0.02)
 
 
-def test_nearly_empty_batches_name_the_steps_between_the_first_and_the_last_batch() -> None:
+def test_nearly_empty_batches_name_their_steps() -> None:
     events = beginning(2)
     for number in range(40):
         size = 64 if number % 2 else 8
@@ -136,7 +136,7 @@ def batch(number: int, after_ms: float) -> Sharding:
     )
 
 
-def test_the_compilation_after_the_first_batch_is_no_time_of_the_loop() -> None:
+def test_compilation_after_the_first_batch_is_no_loop_time() -> None:
     events: list[Event] = [*beginning(2, "cpu"), batch(0, 0)]
     events += [
         msgspec.structs.replace(

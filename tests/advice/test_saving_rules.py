@@ -32,7 +32,7 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     assert one.saves_s == pytest.approx(saved, abs=0.002)
 
 
-def test_a_call_that_compiled_and_calls_in_a_profile_do_not_count_as_usual() -> None:
+def test_compiled_and_profiled_calls_do_not_count_as_usual() -> None:
     """Steps of 50 ms with 12 ms of reductions; one took 900 ms, and a profile made ten slow."""
     events = stepped([[5.0, 5.0]] * 60)
     for number in range(60):
@@ -48,7 +48,7 @@ def test_a_call_that_compiled_and_calls_in_a_profile_do_not_count_as_usual() -> 
     ("cause", "own_ms", "saved"),
     [("new shapes", 0, 0.036), ("new shapes", 300, 0.066), ("new function", 300, 0.036)],
 )
-def test_a_recompilation_takes_its_whole_call_and_that_of_the_programs_own_operations(
+def test_a_recompilation_costs_its_call_and_own_compilations(
     cause: str, own_ms: int, saved: float
 ) -> None:
     """Ten steps with a program each: a call takes 40 ms, of which XLA compiles for 25 ms."""

@@ -91,7 +91,7 @@ def seconds(step: Step, least: int) -> float:
 
 @pytest.mark.parametrize("make", [slow_source, one_by_one])
 @measured
-def test_the_told_saving_is_that_of_the_remedy(make: Callable[[], Pair], tmp_path: Path) -> None:
+def test_the_advised_saving_is_that_of_the_remedy(make: Callable[[], Pair], tmp_path: Path) -> None:
     cause, fault, remedied, steps = make()
     seconds(remedied, 2)  # compiled
     run = tmp_path / f"{time.monotonic_ns()}"

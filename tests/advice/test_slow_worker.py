@@ -75,7 +75,7 @@ def test_a_worker_that_calls_its_steps_late_is_named() -> None:
     )
 
 
-def test_a_worker_that_waits_for_its_batches_is_named_with_its_input() -> None:
+def test_a_worker_that_waits_for_batches_is_named_with_its_input() -> None:
     parts = several(60)
     parts[1] = waiting(later(parts[1], 6_000_000), int(0.8 * STEP_NS))
     (advice,) = found(parts)
@@ -146,7 +146,7 @@ if sleeps:
 
 
 @measured
-def test_the_told_share_is_what_the_workers_sleep_costs_by_its_own_clock(tmp_path: Path) -> None:
+def test_the_share_is_the_cost_of_the_workers_sleep(tmp_path: Path) -> None:
     place = Path(tempfile.mkdtemp(dir=tmp_path))
     share = place / "share"
     launch(place / "program.py", ONE_SLEEPS, str(place / "run"), str(share), devices=1)

@@ -55,7 +55,7 @@ def eagerly() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", DRIFTING)
 @pytest.mark.usefixtures("eagerly")
-def test_copies_that_drift_in_eager_steps_are_named_with_the_line_that_assigns_them(
+def test_copies_drifting_in_eager_steps_are_named_with_a_line(
     name: str, recorder: RingRecorder
 ) -> None:
     program, cause, subject = WRONG[name]
@@ -69,13 +69,13 @@ def test_copies_that_drift_in_eager_steps_are_named_with_the_line_that_assigns_t
 
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.usefixtures("eagerly")
-def test_copies_that_eager_steps_keep_equal_or_bring_together_are_not(
+def test_copies_that_eager_steps_bring_together_get_no_advice(
     name: str, recorder: RingRecorder
 ) -> None:
     assert [one.subject for one in told(RIGHT[name], recorder)] == []
 
 
-def test_copies_are_compared_only_where_replicas_update_them_alone(recorder: RingRecorder) -> None:
+def test_copies_are_compared_only_where_updated_alone(recorder: RingRecorder) -> None:
     RIGHT["averaged"]()
     assert not [e for e in recorder.ring.since(0).events if isinstance(e, CopiesCompared)]
     WRONG["never reduced"][0]()
@@ -93,7 +93,7 @@ def test_the_difference_that_is_told_is_that_of_the_copies(recorder: RingRecorde
     assert one.evidence["first_step"] == one.steps[0]
 
 
-def test_a_gradient_of_which_few_rows_are_not_zero_is_named_with_its_size(
+def test_a_gradient_with_few_used_rows_is_named_with_its_size(
     recorder: RingRecorder,
 ) -> None:
     looked_up(mirrored(4), 20_000, whole=True)
@@ -109,7 +109,7 @@ def test_few_rows_or_small_tables_are_not(rows: int, whole: bool, recorder: Ring
     assert [one for one in advise(recorder.ring) if one.cause == "sparse_gradient"] == []
 
 
-def test_means_of_unequal_parts_are_named_where_the_state_is_functional(
+def test_means_of_unequal_parts_are_named_in_functional_states(
     recorder: RingRecorder,
 ) -> None:
     """The last batch of each epoch, 17 of 28 examples, is 5, 5, 5 and 2 on the replicas."""
@@ -134,7 +134,7 @@ def test_means_of_unequal_parts_are_named_where_the_state_is_functional(
     assert one.evidence["share"] == 0.25
 
 
-def test_an_ensemble_whose_members_see_the_same_examples_is_meant(recorder: RingRecorder) -> None:
+def test_an_ensemble_on_equal_examples_gets_no_advice(recorder: RingRecorder) -> None:
     strategy = mirrored(2)
     rows = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
     batches = strategy.distribute_datasets_from_function(

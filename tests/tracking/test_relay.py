@@ -191,7 +191,7 @@ def test_a_replicas_part_of_a_batch_is_a_picture() -> None:
     ]
 
 
-def test_what_other_threads_tell_between_a_batch_and_its_previews_costs_no_picture() -> None:
+def test_events_between_a_batch_and_its_previews_cost_no_picture() -> None:
     pictures = np.arange(3 * 4, dtype=np.uint8).reshape(3, 2, 2)
     sample = events.DeviceSample(
         time_ns=2 * SECOND,
@@ -237,7 +237,7 @@ def test_numbers_are_rows_of_greys() -> None:
     }
 
 
-def test_the_first_the_first_uneven_and_then_a_batch_every_ten_seconds_is_drawn() -> None:
+def test_first_and_uneven_batches_and_one_each_10_s_are_drawn() -> None:
     picture = np.zeros((4, 4, 4), np.uint8)
     batches: list[Event] = [preview(picture)]
     for at, sizes in [(1, [2, 2]), (2, [2, 1]), (3, [2, 2]), (12, [2, 1]), (13, [2, 1])]:

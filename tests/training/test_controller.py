@@ -216,14 +216,14 @@ def test_eval_reduce_joins_step_results_to_the_final_state() -> None:
     ],
     ids=["state and no step", "default eval_reduce"],
 )
-def test_eval_end_has_an_argument_where_the_last_state_is_not_none(
+def test_eval_end_gets_the_last_state_unless_it_is_none(
     evaluator: Reducing, calls: list[Any]
 ) -> None:
     evaluator.evaluate()
     assert evaluator.calls == calls
 
 
-def test_an_evaluation_of_distributed_data_ends_where_get_next_finds_no_more() -> None:
+def test_an_evaluation_ends_where_get_next_finds_no_more() -> None:
     strategy = strategy_of(2)
 
     class Distributed(Reducing):
@@ -238,7 +238,7 @@ def test_an_evaluation_of_distributed_data_ends_where_get_next_finds_no_more() -
     assert [call[0] for call in evaluator.calls] == ["reduce", "reduce", "reduce", "end"]
 
 
-def test_init_fn_makes_variables_in_the_scope_of_the_controllers_strategy(tmp_path: Path) -> None:
+def test_init_fn_makes_variables_in_the_controllers_scope(tmp_path: Path) -> None:
     strategy = strategy_of(2)
     trainer = Counting(2)
     made = list[dl.Variable]()

@@ -86,7 +86,7 @@ def test_a_checkpoint_is_restored_into_another_number_of_servers(
     assert seen == 2.5  # workers read what was restored
 
 
-def test_a_checkpoint_of_servers_is_restored_under_other_strategies(saved: Path) -> None:
+def test_a_servers_checkpoint_restores_under_other_strategies(saved: Path) -> None:
     for strategy in (dl.MirroredStrategy(jax.devices()[:2]), dl.OneDeviceStrategy("cpu:0")):
         with strategy.scope():
             made = model()

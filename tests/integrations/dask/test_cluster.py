@@ -91,7 +91,7 @@ def test_no_update_of_several_workers_is_lost(
     assert coordinator.schedule(lambda: count.value() * 2).fetch() == 14
 
 
-def test_a_closure_reads_its_own_changes_and_then_those_of_others(
+def test_a_closure_reads_its_own_changes_then_those_of_others(
     strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
 ) -> None:
     with strategy.scope():
@@ -280,7 +280,7 @@ def test_a_function_defined_anew_at_each_call_is_compiled_once(
     assert len(traced) <= 2  # once in each worker
 
 
-def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
+def test_a_killed_worker_loses_no_function_and_restarts_its_data(
     cluster: ParameterServerCluster,
     strategy: dl.ParameterServerStrategy,
     coordinator: dl.coordinator.ClusterCoordinator,
@@ -325,7 +325,7 @@ def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
     assert 0 in coordinator.fetch(met)  # the new process began anew
 
 
-def test_what_waits_behind_a_long_function_goes_to_a_worker_with_nothing_to_do(
+def test_functions_behind_a_long_one_go_to_an_idle_worker(
     coordinator: dl.coordinator.ClusterCoordinator, tmp_path: Path
 ) -> None:
     def step(number: int) -> int:
@@ -342,7 +342,7 @@ def test_what_waits_behind_a_long_function_goes_to_a_worker_with_nothing_to_do(
     assert coordinator.fetch(results) == [-1, *range(8)]
 
 
-def test_functions_after_one_that_fails_are_cancelled_or_run_once(
+def test_functions_after_a_failed_one_are_cancelled_or_run_once(
     strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
 ) -> None:
     with strategy.scope():
@@ -407,7 +407,7 @@ def test_variables_outlive_their_coordinator(strategy: dl.ParameterServerStrateg
     assert float(v.numpy()) == 3.0
 
 
-def test_a_strategy_whose_functions_use_its_variables_is_freed_with_them(
+def test_a_strategy_is_freed_with_its_functions_and_variables(
     cluster: ParameterServerCluster,
 ) -> None:
     def use() -> weakref.ref[dl.ParameterServerStrategy]:
@@ -449,7 +449,7 @@ def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) ->
     assert [closure.fetch() for closure in closures] == [0.0, 1.0]
 
 
-def test_a_lost_parameter_server_is_told_within_a_second_to_all_who_wait() -> None:
+def test_a_lost_parameter_server_raises_for_all_who_wait() -> None:
     with dl.launch(workers=1, parameter_servers=2) as cluster:
         strategy = dl.ParameterServerStrategy(cluster.resolver)
         coordinator = dl.coordinator.ClusterCoordinator(strategy)

@@ -48,7 +48,7 @@ def test_an_operation_gives_what_it_gives_in_a_step(
     np.testing.assert_allclose(value, np.asarray(expected), rtol=1e-6)
 
 
-def test_rows_outside_of_a_value_are_left_out_as_in_a_compiled_step() -> None:
+def test_rows_outside_of_a_value_are_ignored() -> None:
     value = np.zeros((2, 1), np.float32)
     APPLY["scatter_add"](value, np.array([0, 7, -1]), np.ones((3, 1), np.float32))
     assert value.tolist() == [[1.0], [1.0]]

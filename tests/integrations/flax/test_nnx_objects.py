@@ -243,7 +243,7 @@ def test_one_replica_draws_as_nnx_jit() -> None:
         assert int(rngs.default.count[...]) == 1
 
 
-def test_metrics_go_on_across_resets_and_steps_that_leave_them_alone(strategy: dl.Strategy) -> None:
+def test_metrics_go_on_across_resets_and_steps_that_only_read(strategy: dl.Strategy) -> None:
     metric = nnx.metrics.Average()
 
     def step(metric: Any, x: Any, reset: bool) -> None:
@@ -354,7 +354,7 @@ def by_nnx_scan(model: Counter, rows: jax.Array) -> Any:
 
 
 @pytest.mark.parametrize("step", [by_its_state, by_nnx_scan])
-def test_a_scan_that_carries_a_model_or_its_state_changes_the_model(
+def test_a_scan_that_carries_a_model_changes_it(
     strategy: dl.Strategy, step: Callable[..., Any]
 ) -> None:
     model = Counter()

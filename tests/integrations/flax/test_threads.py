@@ -68,7 +68,7 @@ def at_once(functions: list[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-def test_workers_in_both_modes_and_steps_that_fail_do_not_wait_for_each_other(
+def test_workers_in_both_modes_and_failing_steps_don_t_deadlock(
     workers: dl.ParameterServerStrategy,
 ) -> None:
     coordinator = dl.coordinator.ClusterCoordinator(workers)
@@ -137,7 +137,7 @@ def test_steps_on_different_objects_do_not_wait_for_each_other() -> None:
     assert (float(mine[...]), float(others[...])) == (1.0, 1.0)
 
 
-def test_a_step_waits_for_an_eager_step_on_the_same_object_that_fails() -> None:
+def test_a_step_waits_for_a_failing_eager_step_on_its_object() -> None:
     strategy = dl.OneDeviceStrategy("CPU:0")
     total = nnx.Param(jnp.zeros(()))
     begun, go_on = threading.Event(), threading.Event()
@@ -178,7 +178,7 @@ def test_a_merge_call_may_step_on_its_steps_objects() -> None:
     assert float(total[...]) == 4.0
 
 
-def test_a_use_inside_of_another_one_of_its_thread_waits_for_nothing() -> None:
+def test_a_nested_use_of_one_thread_waits_for_nothing() -> None:
     outer, inner = in_use.Use(), in_use.Use()
     outer.begin([1, 2])
     inner.begin([2, 3])
@@ -231,7 +231,7 @@ print(interrupts)
 """
 
 
-def test_interrupts_leave_a_whole_model_that_other_threads_may_step_on() -> None:
+def test_interrupts_leave_a_whole_model_for_other_threads() -> None:
     status, out = finish(INTERRUPTED, "-W", "error")
     assert (status, out.splitlines()[-1:]) == (0, ["30"]), out
 

@@ -67,7 +67,7 @@ def weights(model: Any) -> Any:
     ("kind", "stop"),
     [("arrays", 14), ("PyDataset", 9), ("dataset", 9)],
 )
-def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(
+def test_a_resumed_fit_ends_with_an_uninterrupted_ones_weights(
     kind: str, stop: int, tmp_path: Path
 ) -> None:
     keras.utils.set_random_seed(1)

@@ -47,7 +47,7 @@ with dl.MirroredStrategy().scope():
     assert done.stdout == "2\n", done.stderr
 
 
-def test_another_backend_is_refused_where_a_model_is_made_in_a_scope() -> None:
+def test_another_backend_is_refused_in_a_scope() -> None:
     done = run(
         """
 import keras, distlab as dl

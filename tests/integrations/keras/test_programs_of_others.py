@@ -11,7 +11,7 @@ from keras import layers
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 
-def test_a_text_classifier_with_an_embedding_and_a_recurrent_layer() -> None:
+def test_a_text_classifier_with_embedding_and_gru_learns() -> None:
     texts = keras.utils.pad_sequences([[1, 2, 3], [4, 5], [6], [1, 2]] * 5, maxlen=4)
     labels = np.array([0, 1, 1, 0] * 5)
     with mirrored(3).scope():

@@ -39,7 +39,7 @@ def test_metrics_and_variables_have_keras_names(tmp_path: Path) -> None:
     assert sum(steps) == 4 * 20 + 20
 
 
-def test_batch_statistics_that_replicas_keep_by_design_are_no_drifting_copies(
+def test_batch_statistics_of_replicas_are_no_drifting_copies(
     tmp_path: Path,
 ) -> None:
     with dl.record(tmp_path / "run", probe=False):

@@ -34,7 +34,7 @@ def trained(model: Any, x: Any) -> None:
 
 
 @pytest.mark.parametrize(("change", "eagerly"), [(assigned, True), (trained, False)])
-def test_an_assignment_is_refused_and_the_weights_are_as_they_were(
+def test_an_assignment_is_refused_and_changes_no_weights(
     change: Callable[[Any, Any], None], eagerly: bool
 ) -> None:
     strategy, model = made()
@@ -47,7 +47,7 @@ def test_an_assignment_is_refused_and_the_weights_are_as_they_were(
     model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
 
 
-def test_a_compiled_function_sees_the_weights_that_the_model_has_now() -> None:
+def test_a_compiled_function_sees_the_models_present_weights() -> None:
     strategy, model = made()
     _, other = made()
 

@@ -15,7 +15,7 @@ from tests.integrations.keras.small import FIT, X, Y, mirrored, model
 TENSORFLOWS = "was not created in the distribution strategy scope of"
 
 
-def test_a_model_made_outside_is_refused_in_a_scope_with_tensorflows_text() -> None:
+def test_a_model_made_outside_is_refused_in_a_scope() -> None:
     plain = model()
     with mirrored(2).scope():
         for verb in ("compile", "fit", "evaluate", "predict", "train_on_batch"):

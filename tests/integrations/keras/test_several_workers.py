@@ -78,7 +78,7 @@ for name, value in numbers(strategy).items():
 """
 
 
-def test_each_worker_has_the_numbers_of_one_worker_with_as_many_replicas() -> None:
+def test_each_worker_has_the_numbers_of_one_with_all_replicas() -> None:
     environment = {"JAX_NUM_CPU_DEVICES": str(DEVICES), "KERAS_BACKEND": "jax"}
     names: dict[str, Any] = {}
     exec(USE, names)

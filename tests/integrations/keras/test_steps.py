@@ -50,7 +50,7 @@ def test_replicas_without_examples_change_nothing_to_nan() -> None:
     assert all(np.isfinite(weight).all() for weight in distributed.get_weights())
 
 
-def test_even_batches_have_the_numbers_of_one_device_on_every_strategy() -> None:
+def test_even_batches_have_one_devices_numbers_on_every_strategy() -> None:
     expected = model().fit(X[:16], Y[:16], epochs=2, **FIT).history["loss"]
     strategies = [dl.OneDeviceStrategy("CPU:1"), dl.experimental.CentralStorageStrategy()]
     for strategy in [*strategies, dl.MultiWorkerMirroredStrategy(), mirrored(4)]:
@@ -88,7 +88,7 @@ def test_dropout_differs_between_replicas_and_their_seeds_do_not() -> None:
     assert len({tuple(seed.tolist()) for seed in seeds.values}) == 1
 
 
-def test_small_losses_of_half_precision_are_scaled_and_accumulated() -> None:
+def test_half_precision_losses_are_scaled_and_accumulated() -> None:
     accumulated = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -258,9 +258,7 @@ def test_a_frozen_base_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("frozen", "then"), [([], [0]), ([1], [])])
-def test_what_is_frozen_after_compile_is_never_trained_in_silence(
-    frozen: list[int], then: list[int]
-) -> None:
+def test_layers_frozen_after_compile_raise_in_fit(frozen: list[int], then: list[int]) -> None:
     def freeze(numbers: list[int]) -> None:
         for number, layer in enumerate(network.layers):
             layer.trainable = number not in numbers
@@ -344,7 +342,7 @@ class GuidesStep(OwnStep):
         return logs, (trainable, others, optimizer, changed)
 
 
-def test_metrics_that_a_train_step_logs_by_name_are_those_of_all_examples(
+def test_metrics_logged_by_a_train_step_are_of_all_examples(
     by_examples: None,
 ) -> None:
     def errors() -> list[float]:
@@ -371,7 +369,7 @@ def mean_of_all(y: Any, outputs: Any) -> Any:
     return keras.ops.mean(keras.ops.square(y - outputs))
 
 
-def test_weighed_by_examples_losses_and_metrics_of_one_number_are_means(by_examples: None) -> None:
+def test_by_examples_scalar_losses_and_metrics_are_means(by_examples: None) -> None:
     alone = regression(mean_of_all, metrics=[mean_of_all]).fit(X, X[:, :2], epochs=2, **FIT).history
     with mirrored(3).scope():
         distributed = regression(mean_of_all, metrics=[mean_of_all])
@@ -388,7 +386,7 @@ def test_replicas_add_up_losses_of_one_number(eagerly: bool) -> None:
     assert loss == pytest.approx(2 * alone, abs=HALVES)  # as in Keras on TensorFlow
 
 
-def test_a_replica_function_of_ones_own_divides_a_loss_of_one_number_itself() -> None:
+def test_an_own_replica_function_divides_a_scalar_loss_itself() -> None:
     strategy = mirrored(2)
     with strategy.scope():
         loss = keras.losses.MeanSquaredError()
@@ -431,7 +429,7 @@ def test_weighed_by_examples_an_own_compute_loss_is_a_mean(by_examples: None) ->
     assert losses == pytest.approx(alone, abs=HALVES)
 
 
-def test_weighed_by_examples_weights_of_all_replicas_divide_a_weighted_mean(
+def test_by_examples_all_replicas_weights_divide_a_weighted_mean(
     by_examples: None,
 ) -> None:
     weights = np.linspace(0, 2, 20, dtype=np.float32)
@@ -445,7 +443,7 @@ def test_weighed_by_examples_weights_of_all_replicas_divide_a_weighted_mean(
     assert losses[1] == pytest.approx(losses[0], abs=HALVES)
 
 
-def test_weighed_by_examples_each_step_of_masked_sequences_counts_alike(
+def test_by_examples_each_step_of_masked_sequences_counts_alike(
     by_examples: None,
 ) -> None:
     tokens = RANDOM.randint(1, 9, (20, 5))

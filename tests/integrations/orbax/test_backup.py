@@ -41,9 +41,7 @@ def _uninterrupted() -> Any:
 
 
 @pytest.mark.parametrize("stop", [1, 5])
-def test_an_interrupted_loop_goes_on_at_the_next_batch_on_other_replicas(
-    stop: int, tmp_path: Path
-) -> None:
+def test_an_interrupted_loop_goes_on_at_the_next_batch(stop: int, tmp_path: Path) -> None:
     def train(replicas: int, until: int | None) -> tuple[Any, dl.BackupAndRestore]:
         strategy = strategy_of(replicas)
         with strategy.scope():

@@ -99,7 +99,7 @@ def test_copies_without_a_common_value_need_as_many_replicas(tmp_path: Path) -> 
         dl.train.Checkpoint(own=make(2)[1]).restore(path)
 
 
-def test_a_replicated_state_is_stored_once_and_restored_on_other_replicas(tmp_path: Path) -> None:
+def test_a_replicated_state_is_stored_once_and_restored(tmp_path: Path) -> None:
     optimizer = optax.adam(0.1)
     params = {"w": jnp.arange(4.0), "b": jnp.ones(())}
     state = (params, optimizer.init(params))
@@ -294,7 +294,7 @@ def test_the_position_of_the_input_fits_any_number_of_replicas(tmp_path: Path) -
         assert rest(again) == whole[done + 1 :]
 
 
-def test_a_position_of_another_pipeline_leaves_everything_as_it_was(tmp_path: Path) -> None:
+def test_a_position_of_another_pipeline_changes_nothing(tmp_path: Path) -> None:
     shuffled = iter(dl.data.Dataset.range(4).shuffle(4))
     path = dl.train.Checkpoint(x=dl.Variable(1), input=shuffled).save(tmp_path / "ckpt")
     x, plain = dl.Variable(0), iter(dl.data.Dataset.range(4))

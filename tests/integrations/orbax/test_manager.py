@@ -65,7 +65,7 @@ def test_saving_a_number_again_replaces_the_checkpoint(tmp_path: Path) -> None:
     assert dl.train.load_variable(str(path), "step") == 2
 
 
-def test_multiples_and_one_in_so_many_hours_are_kept_beyond_the_newest(tmp_path: Path) -> None:
+def test_multiples_and_hourly_checkpoints_are_kept(tmp_path: Path) -> None:
     _, manager = managed(tmp_path / "a", max_to_keep=1, keep_every=3)
     for _ in range(7):
         manager.save()
@@ -114,7 +114,7 @@ def test_init_fn_is_called_where_there_is_no_checkpoint(tmp_path: Path) -> None:
     assert called == [1]
 
 
-def test_restore_or_initialize_restores_the_names_that_both_have_where_asked(
+def test_restore_or_initialize_restores_common_names_if_asked(
     tmp_path: Path,
 ) -> None:
     dl.train.CheckpointManager(
@@ -134,7 +134,7 @@ def test_restore_or_initialize_restores_the_names_that_both_have_where_asked(
         empty.restore_or_initialize(partial="yes")
 
 
-def test_variables_of_a_folder_are_those_of_its_latest_checkpoint(tmp_path: Path) -> None:
+def test_a_folders_variables_are_its_latest_checkpoints(tmp_path: Path) -> None:
     step, manager = managed(tmp_path)
     for number in (7, 8):
         step.assign(number)

@@ -25,7 +25,7 @@ def sigterm() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_signal_saves_before_the_next_run_and_ends_with_tensorflows_code(tmp_path: Path) -> None:
+def test_a_signal_saves_before_the_next_run_and_exits_with_42(tmp_path: Path) -> None:
     weight = dl.Variable(0)
     handler = PreemptionCheckpointHandler(None, dl.train.Checkpoint(weight=weight), tmp_path)
     assert handler.total_run_calls == 0

@@ -120,7 +120,7 @@ def test_all_save_and_the_chief_alone_writes(saved: list[Outcome], folder: Path)
     assert left == {"a file", "checkpoints", "alone"}
 
 
-def test_all_restore_what_the_chief_had_and_each_its_own_position(saved: list[Outcome]) -> None:
+def test_all_restore_the_chiefs_values_and_their_own_position(saved: list[Outcome]) -> None:
     assert shown(saved, "weights") == [[0.0, 1.0, 2.0]] * 2
     assert shown(saved, "rank") == [0, 0]
     assert shown(saved, "rows") == [True, True]
@@ -133,7 +133,7 @@ def test_all_are_told_that_the_chief_could_not_write(saved: list[Outcome]) -> No
         assert "a file" in message
 
 
-def test_another_number_of_workers_restores_what_is_the_same_on_all(
+def test_another_number_of_workers_restores_common_values(
     saved: list[Outcome], folder: Path
 ) -> None:
     assert saved
