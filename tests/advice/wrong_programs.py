@@ -168,21 +168,6 @@ def functional(strategy: Any, combine: Callable[[Any], Any], tx: Any) -> None:
         state, _ = strategy.run(train_step, (state, x, y))
 
 
-def error_feedback(strategy: Any) -> None:
-    """Compressed gradients, whose errors each replica keeps for its next step."""
-    state = strategy.replicate((start(), jax.tree.map(jnp.zeros_like, start())))
-
-    def train_step(state: Any, batch: Any) -> Any:
-        params, errors = state
-        wanted = jax.tree.map(jnp.add, jax.grad(mean_loss)(params, *batch), errors)
-        sent = jax.tree.map(lambda g: jnp.where(jnp.abs(g) > 0.01, g, 0.0), wanted)
-        errors = jax.tree.map(jnp.subtract, wanted, sent)
-        return descend(params, reduce("MEAN", sent)), errors
-
-    for batch in batches(strategy):
-        state = strategy.run(train_step, (state, batch))
-
-
 # --- random numbers ------------------------------------------------------------------------------
 
 
@@ -309,7 +294,6 @@ RIGHT: dict[str, Made] = {
     "averaged now and then": lambda: apart_then_averaged(mirrored()),
     "merge_call": lambda: merged(mirrored()),
     "functional": lambda: functional(mirrored(4), MEAN, MOMENTUM),
-    "error feedback": lambda: error_feedback(mirrored()),
     "own keys": lambda: dropout(mirrored(4), own_key),
     "shared projection": lambda: shared_noise(mirrored()),
     "own part of whole batches": lambda: whole_but_sliced(mirrored()),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, NotARunError, RecordError
+from distlab.errors import ArgumentTypeError, RecordError
 from distlab.events import Error, Metric, Sharding, Step
 from distlab.io import decode_png
 from distlab.recording import RingRecorder, Run, record
@@ -117,14 +117,6 @@ def test_a_failed_run_says_so(recorder: RingRecorder, tmp_path: Path) -> None:
     run.close("failed", "ValueError: no luck")
     (end,) = read(tmp_path).Tensors("distlab/end")
     assert (end.step, end.tensor_proto.string_val[0]) == (3, b"failed: ValueError: no luck")
-
-
-def test_an_event_that_no_recording_makes_is_damage(recorder: RingRecorder, tmp_path: Path) -> None:
-    with record(tmp_path / "run"):
-        recorder.emit(samples.preview(b"\1\2\3"))
-        recorder.emit(odd_batch())
-    with Run.open(tmp_path / "run") as run, pytest.raises(NotARunError, match="is damaged"):
-        run.to_tensorboard(tmp_path / "logs")
 
 
 def test_such_an_event_ends_a_live_log_aloud(recorder: RingRecorder, tmp_path: Path) -> None:

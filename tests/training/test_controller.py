@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -277,32 +277,13 @@ def test_a_global_step_that_is_no_variable_is_refused() -> None:
         dl.Controller(trainer=Counting(2), global_step=wrong, steps_per_loop=1).train(1)
 
 
-class Stepping(dl.StandardEvaluator):
-    """Adds up what a function returns for each step, and keeps all results."""
-
-    def __init__(self, dataset: Any, step: Callable[[Any], Any]) -> None:
-        super().__init__(dataset)
-        self.step = step
-        self.results = list[Any]()
-
-    def eval_step(self, iterator: Iterator[Any]) -> Any:
-        return self.step(iterator)
-
-    def eval_reduce(self, state: Any = None, step_outputs: Any = None) -> Any:
-        self.results.append(step_outputs)
-
-    def eval_end(self, *args: Any) -> dict[str, Any]:
-        return {"count": sum(self.results)}
-
-
 def test_all_of_endless_data_can_not_be_evaluated() -> None:
-    dataset: Any = dl.data.Dataset.range(4).repeat().batch(2)
-    dataset = strategy_of(2).experimental_distribute_dataset(dataset)
-    evaluator = Stepping(dataset, lambda iterator: int(next(iterator) is not None))
+    evaluator = Reducing()
+    evaluator.eval_dataset = dl.data.Dataset.range(4).repeat().batch(2)
     controller = dl.Controller(global_step=dl.Variable(0), evaluator=evaluator)
     for evaluate in (evaluator.evaluate, controller.evaluate):
         with pytest.raises(InvalidArgumentError, match="needs a dataset with an end"):
             evaluate()
-        assert evaluator.results == []
-        assert evaluate(3) == {"count": 3}
-        evaluator.results.clear()
+        assert evaluator.calls == []
+        assert evaluate(3) == {"total": 7}
+        evaluator.calls.clear()

@@ -77,16 +77,3 @@ def test_weights_that_change_again_and_again_are_told_of() -> None:
 
     with pytest.warns(RecompilationWarning, match=r"kernel of Keras.*stateless_call"):
         change()
-
-
-def test_arrays_that_are_passed_may_change_in_each_step() -> None:
-    strategy, model = made()
-
-    def step(weights: Any, x: Any) -> Any:
-        outputs, _ = model.stateless_call(weights, [], x)
-        return outputs.sum()
-
-    for factor in range(5):
-        weights = [factor * jnp.ones((3, 2))]
-        results = strategy.run(step, args=(weights, X))
-        assert float(results.values[1]) == factor * 24.0
