@@ -320,11 +320,12 @@ def test_accuracy_takes_keras_names_and_labels_of_any_dtype(dtype: str) -> None:
 
 def test_labels_and_logits_are_given_once() -> None:
     accuracy = dl.metrics.Accuracy()
-    for names, said in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"labels": [1], "logits": [[1.0]], "y_true": [1]}, "labels, .* y_true, got both"),
         ({"labels": [1]}, "logits, .* y_pred, got neither"),
-    ):
-        update = functools.partial(accuracy.update_state, **names)  # type: ignore[arg-type]
+    ]
+    for names, said in cases:
+        update = functools.partial(accuracy.update_state, **names)
         require_refusal(update, ArgumentTypeError, said)
     assert int(accuracy.variables[0]) == 0
 
