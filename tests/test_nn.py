@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,13 +97,14 @@ def test_a_regularization_loss_counts_once_over_all_replicas() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    for losses, options, error, words in [
+    wrong: list[Any] = [
         (3.0, {}, ValueShapeError, "loss of each example"),
         ([1.0], {"global_batch_size": 2.5}, ArgumentTypeError, "whole number of examples, got 2.5"),
         ("abc", {}, ArgumentTypeError, "per_example_loss must be an array of numbers, got a str"),
         ([1.0], {"global_batch_size": -1}, ArgumentValueError, r"less than 2\^63, got -1"),
         ([1.0, 2.0], {"sample_weight": [1.0, 2.0, 3.0]}, ValueShapeError, r"weights \(3,\)"),
-    ]:
+    ]
+    for losses, options, error, words in wrong:
         with pytest.raises(error, match=words):
             dl.nn.compute_average_loss(losses, **options)
 

@@ -99,7 +99,7 @@ def test_a_static_number_is_a_number(options: dict[str, Any]) -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    for options, args, message in [
+    wrong: list[Any] = [
         ({"static_argnums": 5}, (1.0, 2), "positions of the function's arguments"),
         ({"static_argnums": "times"}, (1.0, 2), "positions"),
         ({"static_argnames": "time"}, (1.0, 2), r"\['time'\].*'times'"),
@@ -107,7 +107,8 @@ def test_wrong_options_are_refused() -> None:
         ({"static_argnums": 1}, (1.0, [2]), "must have a hash, got a list.*tuple"),
         ({"static_argnums": 1}, (1.0, np.ones(2)), "must have a hash, got a ndarray"),
         ({"static_argnames": "x", "donate_argnums": (0,)}, (1.0, 2), "donated and static"),
-    ]:
+    ]
+    for options, args, message in wrong:
         s = _strategy()
 
         def fn(x: Any, times: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -108,20 +109,22 @@ def test_another_axis_can_be_asked_for() -> None:
 
 
 def test_what_tensorflow_refuses_is_a_value_error() -> None:
-    for make, says in [
+    wrong: list[Any] = [
         (lambda: FixedShardsPartitioner(0), "num_shards must be at least 1 and finite, got 0"),
         (lambda: MinSizePartitioner(0), "min_shard_bytes must be at least 1 .*got 0"),
         (lambda: MinSizePartitioner(max_shards=-1), "max_shards must be at least 1 .*got -1"),
         (lambda: MaxSizePartitioner(8, max_shards=-1), "max_shards must be at least 0"),
         (lambda: MaxSizePartitioner(8, bytes_per_string=0.5), "bytes_per_string.*got 0.5"),
         (lambda: MaxSizePartitioner(float("nan")), "max_shard_bytes.*finite, got nan"),
-    ]:
+    ]
+    for make, says in wrong:
         with pytest.raises(ArgumentValueError, match=says) as told:
             make()
         assert isinstance(told.value, ValueError)
 
 
 def test_parts_are_counted_in_whole_numbers() -> None:
-    for odd in [2.5, True, None]:
+    odd: Any
+    for odd in (2.5, True, None):
         with pytest.raises(ArgumentTypeError, match="num_shards must be a whole number, got"):
             FixedShardsPartitioner(odd)

@@ -60,11 +60,12 @@ def test_the_first_replica_s_key_is_assigned(strategy: dl.Strategy, *, eagerly: 
 
 
 def test_keys_that_would_be_added_or_differ_are_refused(strategy: dl.Strategy) -> None:
-    for kind in [
+    kinds: list[dict[str, Any]] = [
         {"aggregation": dl.VariableAggregation.SUM},
         {"aggregation": dl.VariableAggregation.MEAN},
         {"synchronization": dl.VariableSynchronization.ON_READ},
-    ]:
+    ]
+    for kind in kinds:
         with pytest.raises(ValueShapeError, match=r"key holds random keys, which .*fold_in"):
             _variable(strategy, jax.random.key(0), **kind)
 

@@ -325,7 +325,8 @@ def test_a_partitioner_that_returns_no_counts_is_refused() -> None:
 
 
 def test_a_partitioner_that_can_not_be_called_is_refused() -> None:
-    for odd in [2, FixedShardsPartitioner]:
+    odd: Any
+    for odd in (2, FixedShardsPartitioner):
         with pytest.raises(
             ArgumentTypeError, match=r"variable_partitioner.*FixedShardsPartitioner\(2"
         ):
