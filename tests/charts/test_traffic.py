@@ -118,8 +118,8 @@ def test_a_row_comes_from_the_folds_and_its_group_from_programs() -> None:
     program = compiled(8)
     one = msgspec.structs.replace(program.collectives[0], group=2)
     folds.add([msgspec.structs.replace(program, collectives=[one])])
-    chosen = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
-    assert there(chosen)["group"] == 2
+    grouped = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
+    assert there(grouped)["group"] == 2
 
 
 def test_empty_it_says_what_to_do_and_embeds() -> None:

@@ -20,9 +20,6 @@ def test_steps_in_processes_of_workers_are_not_shown_as_none() -> None:
     assert found["eta"] == "400 functions done by workers in all: see Parameter servers"
     folds.add([samples.step(0)])
     assert progress(folds, live=True)["steps"] == "1"
-
-
-def test_a_run_that_has_not_begun_has_no_steps() -> None:
     folds = Folds()
     folds.add([samples.run()])
     assert progress(folds, live=True)["steps"] == "0"

@@ -42,6 +42,8 @@ def test_a_process_by_itself_has_all_replicas() -> None:
     folds = Folds()
     folds.add(whole_run(3))
     assert worker_rows(folds.columns("workers"), frozenset())["replicas"] == ["0 to 7"]
+    facts = worker_facts(folded([several(3, workers=1)[0]]).columns("workers"), None)
+    assert (facts["has_workers"], facts["worker_notes"]) == (False, [])
 
 
 def test_the_error_of_another_machines_clock_is_shown() -> None:
@@ -98,11 +100,6 @@ def test_a_process_that_is_missing_or_behind_is_named() -> None:
     assert said.endswith(", and another one is at step 99")
     assert notes([first[:-1], cut], {0, 1}) == []
     assert notes([first, second]) == []
-
-
-def test_a_run_of_one_process_has_no_workers() -> None:
-    facts = worker_facts(folded([several(3, workers=1)[0]]).columns("workers"), None)
-    assert (facts["has_workers"], facts["worker_notes"]) == (False, [])
 
 
 def links(workers: int, wire_bytes: int, group: int) -> dict[str, list[str]]:

@@ -71,7 +71,8 @@ def test_an_invalid_choice_shows_its_error_and_changes_nothing(notebook: FakeNot
         assert explorer.choices == before
         assert message in shown.picture
         assert shown.answered == answered + done
-    for content in ({}, {"kind": "choose"}, {"kind": "press", "loop": 1}):
+    strange: list[dict[str, object]] = [{}, {"kind": "choose"}, {"kind": "press", "loop": 1}]
+    for content in strange:
         _answer(shown, content, [])
         assert shown.answered == answered + len(invalid)
     with pytest.raises(ArgumentValueError, match="Choose 4"):

@@ -69,14 +69,13 @@ def test_a_recording_has_the_name_that_the_cell_uses(shell: Any, tmp_path: Path)
     assert dl.Run.open(folder).summary()["metrics"] == {}
 
 
-def test_an_error_in_the_cell_ends_it_and_the_recording(shell: Any, tmp_path: Path) -> None:
+def test_an_error_ends_the_cell_and_is_shown_with_its_line(
+    shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ZeroDivisionError):
         run_watched(shell, f"--record {tmp_path / 'run'}", "1 / 0\nafter = 1\n")
     assert "after" not in shell.user_ns
     assert dl.Run.open(tmp_path / "run").summary()["status"] == "failed"
-
-
-def test_an_error_is_shown_with_its_line(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     done = shell.run_cell("%%watch\nbefore = 1\nbefore / 0\n")
     assert isinstance(done.error_in_exec, ZeroDivisionError)
     shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)

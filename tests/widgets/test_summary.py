@@ -26,7 +26,7 @@ def test_an_empty_run_names_the_next_step() -> None:
 
 
 def test_a_run_is_live_until_it_ends() -> None:
-    run = [*beginning(), *steps(3)]
+    run: list[Event | Unknown] = [*beginning(), *steps(3)]
     assert said_of(run).status == "live"
     assert said_of([*run, ending(3)]).status == "finished"
     end = RunEnd(time_ns=START_NS + 10**9, status="failed", message="ValueError: no")

@@ -168,13 +168,14 @@ def test_a_click_reaches_the_loop_and_is_acknowledged(
     sent: list[dict[str, Any]] = []
     monkeypatch.setattr(type(view), "send", lambda _, content, __=None: sent.append(content))
     (loop,) = loops()
-    for content in (
+    strange: list[dict[str, object]] = [
         {"kind": "press", "loop": 10**9, "verb": "stop", "click": "1"},
         {"kind": "press", "loop": None, "verb": "stop"},
         {"kind": "press", "loop": 0, "verb": "__init__"},
         {"kind": "something else"},
         {},
-    ):
+    ]
+    for content in strange:
         _answer(view, content, [])
     assert loop.state == "running"  # whatever else a page sends does nothing
     sent.clear()
