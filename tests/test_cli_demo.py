@@ -89,45 +89,39 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     assert recorded[-1].status == "finished"
 
 
-def test_demo_trains_where_the_output_is_closed(tmp_path: Path) -> None:
-    arguments = ("--no-dashboard", "--exit-when-done", "--steps", "2", "--replicas", "2")
-    done = own_process.run(_WITHOUT_OUTPUT, *arguments, "--record", tmp_path / "run")
+def test_demo_trains_without_output_and_without_recording(tmp_path: Path) -> None:
+    closed, off = tmp_path / "closed", tmp_path / "off"
+    done = own_process.run(_WITHOUT_OUTPUT, closed)
     assert (done.returncode, done.stderr) == (0, "")
-    with dl.Run.open(tmp_path / "run") as run:
+    with dl.Run.open(closed) as run:
         assert run.summary()["status"] == "finished"
-
-
-def test_demo_says_that_recording_is_off(tmp_path: Path) -> None:
-    arguments = ("demo", "--no-dashboard", "--steps", "2", "--replicas", "2", "--record")
-    done = own_process.run(_RECORDING_OFF, *arguments, tmp_path / "run")
-    assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()[-1]
-    assert said == "Nothing was recorded: recording is off (DISTLAB_RECORD=off)."
-    assert not (tmp_path / "run").exists()
-
-
-def test_demo_with_a_dashboard_is_refused_while_recording_is_off(tmp_path: Path) -> None:
-    arguments = ("demo", "--port", "0", "--steps", "2", "--replicas", "2", "--record")
-    done = own_process.run(_RECORDING_OFF, *arguments, tmp_path / "run")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = own_process.run(_WITHOUT_RECORDING, off)
+    assert done.stdout.splitlines()[-1] == (
+        "Nothing was recorded: recording is off (DISTLAB_RECORD=off)."
+    )
+    assert done.returncode == 0
     assert done.stderr == (
-        "distlab: error: A dashboard shows a recording's folder, and the recording 'run' stores "
+        "distlab: error: A dashboard shows a recording's folder, and the recording 'off' stores "
         "nothing, because recording is off (DISTLAB_RECORD=off). Unset it.\n"
     )
+    assert not off.exists()
 
-
-_RECORDING_OFF = """
-import os, sys
-os.environ["DISTLAB_RECORD"] = "off"
-from distlab import cli
-sys.exit(cli.main(sys.argv[1:]))
-"""
 
 _WITHOUT_OUTPUT = """
 import sys
 sys.stdout = None  # as Python has it where the descriptor is closed
 from distlab import cli
-sys.exit(cli.main(["demo", *sys.argv[1:]]))
+options = ["--no-dashboard", "--exit-when-done", "--steps", "2", "--replicas", "2"]
+sys.exit(cli.main(["demo", *options, "--record", sys.argv[1]]))
+"""
+
+_WITHOUT_RECORDING = """
+import os, sys
+os.environ["DISTLAB_RECORD"] = "off"
+from distlab import cli
+options = ["--steps", "2", "--replicas", "2", "--record", sys.argv[1]]
+assert cli.main(["demo", "--port", "0", *options]) == 2
+assert cli.main(["demo", "--no-dashboard", *options]) == 0
 """
 
 
@@ -154,39 +148,36 @@ def test_demo_stops_on_ctrl_c_while_training(start: Start, tmp_path: Path) -> No
     assert last.status == "interrupted"
 
 
-def test_port_0_is_any_free_port(start: Start, tmp_path: Path) -> None:
-    dl.record(tmp_path / "run").close()
-    process = start("dashboard", "run", "--port", "0")
-    (line,) = read_until(process, "Dashboard: ")
-    port = re.fullmatch(r"Dashboard: http://127\.0\.0\.1:(\d+)/?", line)
-    assert port is not None
-    assert int(port[1]) > 0
-    page = line.removeprefix("Dashboard: ")
-    with urllib.request.urlopen(page, timeout=60) as answer:
-        assert answer.status == 200
-    process.send_signal(signal.SIGTERM)
-    finish(process)
-
-
-def test_a_taken_port_is_one_clear_line(start: Start, tmp_path: Path) -> None:
+def test_a_taken_port_and_a_file_in_the_way_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("in the way")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        code, out, err = finish(start("demo", "--port", str(port), "--exit-when-done"))
-    assert (code, out) == (2, "")
-    assert err.startswith("distlab: error: ")
-    assert str(port) in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == [], "nothing was recorded"
+        port = str(taken.getsockname()[1])
+        for options in (
+            ["--port", port, "--exit-when-done"],
+            ["--no-dashboard", "--record", "file/run"],
+        ):
+            assert main(["demo", *options]) == 2
+            said = capsys.readouterr()
+            assert said.out == ""
+            (line,) = said.err.splitlines()
+            assert line.startswith("distlab: error: ")
+            assert (port if "--port" in options else "file/run") in line
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_that_can_not_be_written_is_one_clear_line(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    code, out, err = finish(start("demo", "--no-dashboard", "--record", "file/run"))
-    assert (code, out) == (2, "")
-    assert err.startswith("distlab: error: ")
-    assert err.count("\n") == 1
+def test_dashboard_serves_a_run_until_it_is_ended(start: Start, tmp_path: Path) -> None:
+    dl.record(tmp_path / "run").close()
+    process = start("dashboard", "run", "--port", "0")
+    (line,) = read_until(process, "Dashboard: ")
+    with urllib.request.urlopen(line.removeprefix("Dashboard: "), timeout=60) as answer:
+        assert answer.status == 200
+    process.send_signal(signal.SIGTERM)
+    finish(process)
 
 
 def test_one_extra_brings_all_that_the_demo_needs(

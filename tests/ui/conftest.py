@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
 from bokeh.io.state import curstate
 from playwright.sync_api import Browser, Page
 
+from distlab.events import Event, Unknown
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import ListSource, whole_run
 
 LIMIT_MS = 60_000
+
+Served: TypeAlias = Callable[..., DashboardServer]
+"""Serves the dashboard of a source with options of `serve`, until the test ends."""
+Pages: TypeAlias = "Callable[..., Watched]"
+"""Opens an empty page of a width and a colour scheme, until the test ends."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -24,43 +30,28 @@ def current_document() -> Iterator[None]:
     curstate().reset()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[DashboardServer]:
-    """A server of a run of three steps that has ended."""
-    with serving_an_ended_run(3) as made:
-        yield made
+def ended(events: list[Event | Unknown]) -> ListSource:
+    """Returns the source of a run that has ended."""
+    source = ListSource(events)
+    source.live = False
+    return source
 
 
 @contextmanager
-def serving_an_ended_run(steps: int) -> Iterator[DashboardServer]:
-    """Serves a run of so many steps that has ended, until the end of the block."""
-    source = ListSource(whole_run(steps))
-    source.live = False
-    made = serve(source)
-    yield made
-    made.stop()
+def serving(source: object, **options: Any) -> Iterator[DashboardServer]:
+    """Serves a dashboard until the end of the block."""
+    made = serve(source, **options)
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
-class Served(Protocol):
-    """Serves a dashboard until the test ends."""
-
-    def __call__(
-        self,
-        source: object,
-        *,
-        port: int | None = None,
-        prefix: str = "",
-        origins: tuple[str, ...] = (),
-        token: str | None = None,
-    ) -> DashboardServer:
-        """Serves the dashboard of a source, as `serve` does."""
-
-
-class Pages(Protocol):
-    """Opens pages of the browser, which are closed when the test ends."""
-
-    def __call__(self, *, width: int = 1280, scheme: Literal["light", "dark"] = "light") -> Watched:
-        """Opens an empty page."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[DashboardServer]:
+    """A server of a run of three steps that has ended."""
+    with serving(ended(whole_run(3))) as made:
+        yield made
 
 
 class Watched:
@@ -128,6 +119,15 @@ class Watched:
             ".textContent === text",
             arg=[place, text],
         )
+
+    def rows(self, table: str) -> list[list[str]]:
+        """The texts of a table's cells, row by row."""
+        found: list[list[str]] = self.page.evaluate(
+            "(table) => [...document.querySelector(table).tBodies[0].rows]"
+            ".map((row) => [...row.cells].map((cell) => cell.textContent))",
+            table,
+        )
+        return found
 
     def table(self) -> dict[str, list[str]]:
         """The columns of the table of reductions, as they are written on the page."""

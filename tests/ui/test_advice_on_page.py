@@ -69,7 +69,7 @@ def straggling(recorder: RingRecorder, tmp_path: Path) -> Iterator[Straggling]:
     assert not loop.is_alive()
 
 
-def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
+def test_a_page_names_the_slow_replica_and_captures_on_a_click(
     straggling: Straggling, served: Served, new_page: Pages, browser: Browser, tmp_path: Path
 ) -> None:
     server = served(straggling.recording)

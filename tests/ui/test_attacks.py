@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,7 +18,7 @@ from distlab.page import report
 from distlab_dashboard import DashboardServer, exports, serve
 from tests.conftest import FLAGS
 from tests.synthetic import ListSource
-from tests.ui.conftest import Pages, Served
+from tests.ui.conftest import Pages, Served, ended, serving
 from tests.ui.test_people import PAGES
 from tests.wicked import ATTACK, wicked_run
 
@@ -57,11 +56,16 @@ def hover(page: Page) -> None:
             page.mouse.move(box["x"] + across, box["y"] + down)
 
 
+def check_safe(page: Page) -> None:
+    """Fails if a text of the run became markup, or the page broke its policy."""
+    assert page.evaluate(FOREIGN_MARKUP) == []
+    assert page.evaluate("window.attacked") is None
+    assert page.evaluate("window.violations") == []
+
+
 @pytest.fixture(scope="module")
 def wicked_source() -> ListSource:
-    made = ListSource(wicked_run())
-    made.live = False
-    return made
+    return ended(wicked_run())
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +76,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServe
         with dl.record(root / name) as recording:
             for step in range(3):
                 recording.log(step, **{"loss": 1.0, ATTACK: 2.0})
-    made = serve(root)
-    yield made
-    made.stop()
+    with serving(root) as made:
+        yield made
 
 
 @pytest.mark.timeout(600)
-def test_no_text_of_a_run_is_ever_markup_and_no_page_breaks_its_policy(
+def test_no_text_of_a_run_is_markup_on_any_page(
     wicked_source: ListSource, served: Served, new_page: Pages
 ) -> None:
     server = served(wicked_source)
@@ -98,14 +101,12 @@ def test_no_text_of_a_run_is_ever_markup_and_no_page_breaks_its_policy(
             page.click(".events tbody button")
             page.wait_for_selector(".whole")
     assert "onerror" in page.locator("[data-text=run]").first.inner_text()
-    assert page.evaluate(FOREIGN_MARKUP) == []
-    assert page.evaluate("window.attacked") is None
-    assert page.evaluate("window.violations") == []
+    check_safe(page)
     assert watched.warnings == []
 
 
 @pytest.mark.timeout(600)
-def test_names_of_files_and_metrics_are_text_on_the_pages_of_a_folder(
+def test_names_of_files_and_metrics_are_text_in_a_folder(
     library: DashboardServer, new_page: Pages
 ) -> None:
     watched = new_page()
@@ -119,9 +120,7 @@ def test_names_of_files_and_metrics_are_text_on_the_pages_of_a_folder(
     hover(page)
     for name in PAGES:
         watched.tab(name)
-    assert page.evaluate(FOREIGN_MARKUP) == []
-    assert page.evaluate("window.attacked") is None
-    assert page.evaluate("window.violations") == []
+    check_safe(page)
 
 
 def test_no_text_is_markup_in_an_exported_page(
@@ -140,9 +139,7 @@ def test_no_text_is_markup_in_an_exported_page(
             page.click(f'nav a[data-page="{name}"]')
             page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
             hover(page)
-    assert page.evaluate(FOREIGN_MARKUP) == []
-    assert page.evaluate("window.attacked") is None
-    assert page.evaluate("window.violations") == []
+    check_safe(page)
 
 
 def test_the_policy_stops_what_would_get_through(
@@ -188,25 +185,17 @@ class Elsewhere:
     """A web server of another site, on a port of its own."""
 
     def __init__(self, folder: Path) -> None:
-        quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": _nothing})
+        quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
         handler = partial(quiet, directory=str(folder))
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._folder = folder
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def page(self, html: str) -> str:
         """Serves a page, and returns its address."""
         (self._folder / "page.html").write_text(f"<!doctype html>{html}")
         return f"http://127.0.0.1:{self.port}/page.html"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def _nothing(*args: object) -> None:
-    pass
 
 
 @pytest.fixture
@@ -215,7 +204,8 @@ def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
     folder.mkdir()
     made = Elsewhere(folder)
     yield made
-    made.stop()
+    made.server.shutdown()
+    made.server.server_close()
 
 
 class Training:
@@ -352,27 +342,19 @@ def frame_of(page: Page) -> Frame:
     return frame
 
 
-def test_a_page_of_another_site_shows_it_in_no_frame(
-    training: Training, elsewhere: Elsewhere, browser: Browser
-) -> None:
-    page = browser.new_page()
-    frame = f"<iframe src='{training.server.url}' width=900 height=700></iframe>"
-    with page.expect_console_message(lambda message: "frame" in message.text):  # the refusal
-        page.goto(elsewhere.page(frame))
-    assert frame_of(page).locator(".loops").count() == 0
-    page.close()
-
-
-def test_pages_of_its_own_origin_and_of_named_hosts_show_it_in_a_frame(
+def test_only_own_and_named_origins_show_it_in_a_frame(
     training: Training, elsewhere: Elsewhere, browser: Browser
 ) -> None:
     """As Jupyter does, behind whose proxy page and dashboard have one origin."""
     frame = "<iframe src='{}' width=900 height=700></iframe>"
     named = serve(training.recording, origins=(f"127.0.0.1:{elsewhere.port}",))
-    page = browser.new_page()
+    page, url = browser.new_page(), training.server.url
     try:
-        url = training.server.url
-        page.route(f"{url}lab", lambda route: _fulfil(route, frame.format(url)))
+        with page.expect_console_message(lambda message: "frame" in message.text):  # the refusal
+            page.goto(elsewhere.page(frame.format(url)))
+        assert frame_of(page).locator(".loops").count() == 0
+        body = f"<!doctype html>{frame.format(url)}"
+        page.route(f"{url}lab", lambda route: route.fulfill(body=body, content_type="text/html"))
         for address in (f"{url}lab", elsewhere.page(frame.format(named.url))):
             page.goto(address)
             frame_of(page).wait_for_selector("html[data-ready=true]")
@@ -380,7 +362,3 @@ def test_pages_of_its_own_origin_and_of_named_hosts_show_it_in_a_frame(
     finally:
         page.close()
         named.stop()
-
-
-def _fulfil(route: Any, body: str) -> None:
-    route.fulfill(body=f"<!doctype html>{body}", content_type="text/html")

@@ -19,22 +19,16 @@ from msgspec import structs
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
 from distlab.events import RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
-from distlab_dashboard import server as serving
+from distlab_dashboard import server as server_module
 from distlab_dashboard.session import Session
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
-from tests.ui.conftest import Pages, Served, Watched
+from tests.ui.conftest import Pages, Served, Watched, ended
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 PAGES = (
     *("overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
     "events",
 )
-
-
-def finished(count: int = 60) -> ListSource:
-    source = ListSource(whole_run(count))
-    source.live = False
-    return source
 
 
 def health(server: DashboardServer) -> dict[str, Any]:
@@ -44,7 +38,7 @@ def health(server: DashboardServer) -> dict[str, Any]:
 
 
 def test_a_finished_run_shows_everything(served: Served, new_page: Pages) -> None:
-    server = served(finished(), prefix="some/where")
+    server = served(ended(whole_run(60)), prefix="some/where")
     assert server.url.endswith("/some/where/")
     page = new_page().open(server.url)
     page.wait_for_text("status_text", "finished")
@@ -60,11 +54,12 @@ def test_a_finished_run_shows_everything(served: Served, new_page: Pages) -> Non
     check_batches(page)
     check_reductions(page)
     check_themes(page)
-    for width in (320, 640, 800, 1280):  # 640: a window of 1280 pixels at 200 %
+    assert page.page.locator(".tabs a[data-page=workers]").is_hidden()
+    for width in (320, 640, 1280):  # 640: a window of 1280 pixels at 200 %
         page.page.set_viewport_size({"width": width, "height": 800})
         for tab in PAGES:
             page.tab(tab)
-            page.page.wait_for_timeout(100)
+            page.page.wait_for_function("() => Bokeh.documents[0].is_idle")
             assert page.page.evaluate("document.documentElement.scrollWidth") <= width, (width, tab)
 
 
@@ -166,9 +161,17 @@ def check_themes(page: Watched) -> None:
     page.page.click("button.theme")
 
 
-def test_tables_grow_with_a_run_that_goes_on(served: Served, new_page: Pages) -> None:
-    source = ListSource([*beginning(total_steps=20), *steps(10)])
-    page = new_page(width=800).open(f"{served(source).url}#reductions")
+def test_pages_of_an_empty_run_are_filled_while_it_goes_on(served: Served, new_page: Pages) -> None:
+    source = ListSource([])
+    page = new_page(width=800).open(served(source).url)
+    page.wait_for_text("loss_note", "nothing logged yet")
+    for tab in PAGES[1:]:
+        page.tab(tab)
+    assert not page.page.locator("table.reductions").is_visible()
+    assert page.warnings == []
+    page.tab("reductions")
+    source.events.extend([*beginning(total_steps=20), *steps(10)])
+    page.wait_for_times("10")
     page.page.locator(".reductions tbody tr:first-child td").last.select_text()
     source.events.extend(steps(5, first=10))
     page.wait_for_times("15")
@@ -230,15 +233,6 @@ def test_a_live_run_moves_at_least_four_times_a_second(served: Served, new_page:
         thread.join()
 
 
-def test_an_empty_run_names_the_next_step(served: Served, new_page: Pages) -> None:
-    page = new_page().open(served(ListSource([])).url)
-    page.wait_for_text("loss_note", "nothing logged yet")
-    for tab in PAGES[1:]:
-        page.tab(tab)
-    assert not page.page.locator("table.reductions").is_visible()
-    assert page.warnings == []
-
-
 def test_a_long_run_shows_how_far_it_is_read(served: Served, new_page: Pages) -> None:
     going_on = threading.Event()
 
@@ -288,7 +282,7 @@ def test_two_pages_share_one_feed_and_leave_nothing_behind(
     sessions: list[weakref.ref[Session]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "UNUSED_SECONDS", 10)
+    monkeypatch.setattr(server_module, "UNUSED_SECONDS", 10)
     asked: list[int] = []
 
     class Counted(ListSource):
@@ -310,10 +304,14 @@ def test_two_pages_share_one_feed_and_leave_nothing_behind(
 def test_ports_are_found_freed_and_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first, second, third = served(finished(1)), served(finished(1)), served(finished(1), port=0)
+    first, second, third = (
+        served(ended(whole_run(1))),
+        served(ended(whole_run(1))),
+        served(ended(whole_run(1)), port=0),
+    )
     assert len({0, first.port, second.port, third.port}) == 4
     with pytest.raises(PortInUseError, match=rf"{first.port} is taken\. Choose another"):
-        serve(finished(1), port=first.port)
+        serve(ended(whole_run(1)), port=first.port)
     wait_until(lambda: health(first)["status"] == "finished")
     answer = health(first)
     assert (answer["run"], answer["url"], answer["lost"]) == ("made-up", first.url, 0)
@@ -321,7 +319,7 @@ def test_ports_are_found_freed_and_refused(
     assert answer["version"]
     third.stop()
     third.stop()
-    assert served(finished(1), port=third.port).port == third.port
+    assert served(ended(whole_run(1)), port=third.port).port == third.port
     with pytest.raises(NotARunError):
         serve(tmp_path)
     with pytest.raises(InvalidArgumentError, match="got int"):
@@ -333,7 +331,7 @@ def test_ports_are_found_freed_and_refused(
     with monkeypatch.context() as patched:
         patched.setattr(socket.socket, "bind", refuse)
         with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:80 may be used by root only\."):
-            serve(finished(1), port=80)
+            serve(ended(whole_run(1)), port=80)
 
 
 class Proxy(threading.Thread):
@@ -377,7 +375,7 @@ def test_it_works_behind_a_proxy_that_removes_a_path(served: Served, new_page: P
         port = trial.getsockname()[1]
     proxy = Proxy(port, "/user/me/proxy/5006")
     proxy.start()
-    served(finished(5), port=port, origins=(f"127.0.0.1:{proxy.port}",))
+    served(ended(whole_run(5)), port=port, origins=(f"127.0.0.1:{proxy.port}",))
     try:
         page = new_page().open(f"http://127.0.0.1:{proxy.port}/user/me/proxy/5006/")
         page.wait_for_text("steps", "5 of 5")

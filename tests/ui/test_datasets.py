@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab_dashboard import DashboardServer, serve
-from tests.ui.conftest import Pages
+from distlab_dashboard import DashboardServer
+from tests.ui.conftest import Pages, serving
 from tests.ui.waiting import wait_until
 
 
@@ -36,9 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer
                 strategy.run(train_step, args=(batch,))
             for batch in strategy.experimental_distribute_dataset(whole.take(5).batch(3)):
                 strategy.run(test_step, args=(batch,))
-    made = serve(folder)
-    yield made
-    made.stop()
+    with serving(folder) as made:
+        yield made
 
 
 def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page: Pages) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from distlab.events import Metric
-from tests.synthetic import START_NS, ListSource, beginning, whole_run
+from tests.synthetic import START_NS, ListSource, whole_run
 from tests.ui.conftest import Pages, Served
 
 _LOSSES = ("loss", "validation_loss")
@@ -36,7 +36,7 @@ _HEADING = """
 """
 
 
-def test_legends_lie_above_the_curves_and_titles_begin_where_headings_do(
+def test_legends_lie_above_curves_and_titles_below_headings(
     served: Served, new_page: Pages
 ) -> None:
     curves = [
@@ -64,17 +64,3 @@ def test_legends_lie_above_the_curves_and_titles_begin_where_headings_do(
     assert [scale["image"][0][0], scale["image"][0][-1]] == [0, 1]
     assert scale["y"][0] < min(rows["y"])
     assert rows["text"] == [f"{100 * share:.0f} %" for share in rows["mean"]]
-
-
-def test_metrics_that_no_chart_draws_are_said_below_it(served: Served, new_page: Pages) -> None:
-    norms = {f"grad_norm/layer{layer}": 0.1 * layer for layer in range(64)}
-    logged = [norms, {"loss": 0.5, "accuracy": 0.75}]
-    events = [Metric(time_ns=START_NS, step=1, values=values) for values in logged]
-    page = new_page().open(served(ListSource([*beginning(), *events])).url)
-    page.wait_for_text("loss_name", "loss")
-    assert page.data("loss", "metrics")["name"] == ["loss"]
-    assert page.data("others", "metrics")["name"][-1] == "accuracy"
-    note = page.page.get_by_text("57 other metrics are not drawn: grad_norm/layer7, ")
-    assert note.is_visible()
-    assert "and 54 more" in note.inner_text()
-    assert not page.page.locator("[data-text=losses_not_drawn]").is_visible()

@@ -36,16 +36,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     file.close()
 
 
-def test_the_list_has_the_newest_runs_and_all_that_go_on(folder: Path) -> None:
+def test_the_list_has_the_newest_runs_and_all_that_go_on(
+    folder: Path, served: Served, new_page: Pages
+) -> None:
     runs = Folder(folder)
     found = {run["key"]: run["status"] for run in runs.summaries()}
     assert found == {"d": "finished", "e": "finished", "f": "finished", "z": "running"}
     assert runs.left_out == 3
     assert runs.hold("a").name == "a"
     runs.stop()
-
-
-def test_health_and_metrics_count_all_runs(folder: Path, served: Served) -> None:
     server = served(folder)
     assert json.loads(ask(server, "health").body)["runs"] == 7
     text = ask(server, "metrics").body.decode()
@@ -53,12 +52,7 @@ def test_health_and_metrics_count_all_runs(folder: Path, served: Served) -> None
     assert 'distlab_runs{status="finished"} 3' in text
     assert 'distlab_runs{status="not read"} 3' in text
     assert 'distlab_steps_total{run="z"} 0' in text
-
-
-def test_the_page_says_how_many_runs_it_does_not_list(
-    folder: Path, served: Served, new_page: Pages
-) -> None:
-    page = new_page().open(served(folder).url)
+    page = new_page().open(server.url)
     page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 4")
     note = page.page.locator("[data-text=runs_left_out]")
     assert note.is_visible()
@@ -70,8 +64,4 @@ def test_the_page_says_how_many_runs_it_does_not_list(
     page.page.wait_for_selector("html[data-ready=true]")
     page.tab("runs")
     assert note.is_visible()
-
-
-def test_a_page_that_lists_all_runs_says_nothing() -> None:
     assert runs_facts(7, 0) == {"runs_left_out": ""}
-    assert runs_facts(1_000, 1)["runs_left_out"].startswith("1 older run is not listed: the table")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import jax.numpy as jnp
 import pytest
@@ -21,9 +20,10 @@ from distlab.events import Metric, Placement, Step
 from distlab.page import report
 from distlab.recording import RingRecorder
 from distlab.runs.run_file import RunFile
-from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard import DashboardServer
 from tests.synthetic import ListSource, whole_run
-from tests.ui.conftest import Pages, Served
+from tests.ui.asking import ask
+from tests.ui.conftest import Pages, Served, ended, serving
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 
@@ -40,19 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(folder: Path) -> Iterator[DashboardServer]:
-    made = serve(folder)
-    yield made
-    made.stop()
-
-
-def answer(url: str) -> tuple[int, dict[str, str], bytes]:
-    at = urlsplit(url)
-    connection = http.client.HTTPConnection(str(at.hostname), at.port or 80, timeout=60)
-    connection.request("GET", f"{at.path}?{at.query}")
-    response = connection.getresponse()
-    found = response.status, dict(response.getheaders()), response.read()
-    connection.close()
-    return found
+    with serving(folder) as made:
+        yield made
 
 
 def test_the_runs_of_a_folder_are_listed_opened_and_compared(
@@ -92,12 +81,11 @@ def test_the_runs_of_a_folder_are_listed_opened_and_compared(
 def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer) -> None:
     for name in ("../private", "/etc", "first/../../private", "nothing", "\x00", "x" * 5_000, ""):
         for path in (f"?run={quote(name)}", f"?run=first&compare={quote(name)}"):
-            status, _, body = answer(f"{library.url}{path}")
-            assert status == 404
-            assert b"made-up" not in body
-            assert b"not one of them" in body
-        status, _, _ = answer(f"{library.url}export/run.html?run={quote(name)}")
-        assert status == 404
+            answer = ask(library, path)
+            assert answer.status == 404
+            assert b"made-up" not in answer.body
+            assert b"not one of them" in answer.body
+        assert ask(library, f"export/run.html?run={quote(name)}").status == 404
 
 
 def test_traffic_is_drawn_and_a_run_is_downloaded(
@@ -187,7 +175,7 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     assert whole.inner_text().startswith("There is no event 5\u202f000: ")
 
 
-def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
+def test_a_loop_is_paused_stepped_and_stopped_from_the_page(
     recorder: RingRecorder, served: Served, new_page: Pages, tmp_path: Path
 ) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -241,21 +229,15 @@ def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None
     assert "made-up" in (tmp_path / "run.html").read_text()
 
 
-def test_a_run_with_a_name_of_any_letters_can_be_downloaded(tmp_path: Path) -> None:
-    with dl.record(tmp_path / "été 日本"):
-        dl.MirroredStrategy(["CPU:0", "CPU:1"]).run(lambda: 1.0)
-    made = serve(tmp_path)
-    try:
-        name = quote("été 日本")
-        status, headers, body = answer(f"{made.url}export/trace.json?run={name}")
-        assert status == 200
-        assert headers["Content-Disposition"] == (
-            'attachment; filename="-t-----trace.json"; '
-            f"filename*=UTF-8''{quote('été-日本-trace.json')}"
-        )
-        assert json.loads(body)["traceEvents"]
-    finally:
-        made.stop()
+def test_a_run_with_a_name_of_any_letters_can_be_downloaded(tmp_path: Path, served: Served) -> None:
+    dl.record(tmp_path / "été 日本").close()
+    answer = ask(served(tmp_path), f"export/trace.json?run={quote('été 日本')}")
+    assert answer.status == 200
+    assert answer.headers["Content-Disposition"] == (
+        'attachment; filename="-t-----trace.json"; '
+        f"filename*=UTF-8''{quote('été-日本-trace.json')}"
+    )
+    assert json.loads(answer.body)["traceEvents"]
 
 
 _CLOSER = """
@@ -269,11 +251,7 @@ _CLOSER = """
 
 
 def test_zooming_into_the_steps_shows_single_ones(served: Served, new_page: Pages) -> None:
-    events = whole_run(5_000)
-    source = ListSource(events)
-    source.live = False
-    server = served(source)
-    page = new_page().open(f"{server.url}#steps")
+    page = new_page().open(f"{served(ended(whole_run(5_000))).url}#steps")
     spans = (
         "() => new Set(Bokeh.documents[0].get_model_by_name('timeline_spans')"
         ".get_column('number')).size"

@@ -10,7 +10,7 @@ import pytest
 
 import distlab as dl
 from tests.strategies.parameter_servers import strategy_of
-from tests.ui.conftest import Pages, Served, Watched
+from tests.ui.conftest import Pages, Served
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +32,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def rows(page: Watched, table: str) -> list[list[str]]:
-    found: list[list[str]] = page.page.evaluate(
-        "(table) => [...document.querySelector(table).tBodies[0].rows]"
-        ".map((row) => [...row.cells].map((cell) => cell.textContent))",
-        table,
-    )
-    return found
-
-
 def test_workers_and_links_are_shown(folder: Path, served: Served, new_page: Pages) -> None:
     width = 800
     page = new_page(width=width, scheme="dark")
@@ -55,12 +46,12 @@ def test_workers_and_links_are_shown(folder: Path, served: Served, new_page: Pag
     )
     said = page.page.locator('section[data-page="overview"] [data-text="undivided"]')
     assert str(said.text_content()).endswith("no batch is divided between them.")
-    shown = rows(page, ".closures")
+    shown = page.rows(".closures")
     assert [row[0] for row in shown] == ["worker 0", "worker 1"]
     assert [row[1:3] for row in shown] == [["0", "0"]] * 2
     assert sum(int(row[3]) for row in shown) == 60
     assert {row[-1] for row in shown} == {"idle"}
-    links = rows(page, ".server_links")
+    links = page.rows(".server_links")
     assert sum(int(row[2]) for row in links if row[1] == "server 0") == 60
     assert {(row[3], row[7]) for row in links} == {("0", "0")}  # threads send no messages
     assert page.data("closure_lanes", "closure_lanes")["worker"] == ["worker 0", "worker 1"]

@@ -10,9 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from distlab.runs.run_file import RunFile
-from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard import DashboardServer
 from tests.synthetic import whole_run
-from tests.ui.conftest import Pages
+from tests.ui.conftest import Pages, serving
 
 PAGES = (
     *("runs", "overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
@@ -27,34 +27,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServe
         file = RunFile(root / name, name)
         file.write(whole_run(60))
         file.close()
-    made = serve(root)
-    yield made
-    made.stop()
+    with serving(root) as made:
+        yield made
 
 
 @pytest.mark.timeout(600)
-def test_axe_finds_nothing_serious_on_any_page(library: DashboardServer, new_page: Pages) -> None:
-    page = new_page().open(f"{library.url}?run=first&compare=second")
-    page.wait_for_text("steps", "60 of 60")
-    found = {}
-    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-    for name, scheme in itertools.product(PAGES, schemes):
-        page.tab(name)
-        page.page.emulate_media(color_scheme=scheme)
-        answer = Axe().run(page.page, options={"resultTypes": ["violations"]}).response
-        assert answer["passes"], "axe looked at nothing"
-        report = answer["violations"]
-        serious = [
-            (one["id"], [node["html"][:160] for node in one["nodes"]])
-            for one in report
-            if one["impact"] in {"serious", "critical"}
-        ]
-        if serious:
-            found[name, scheme] = serious
-    assert found == {}
-
-
-def test_every_page_is_reached_by_keys_alone(library: DashboardServer, new_page: Pages) -> None:
+def test_pages_are_for_keys_and_axe_finds_nothing_serious(
+    library: DashboardServer, new_page: Pages
+) -> None:
     page = new_page().open(f"{library.url}?run=first&compare=second")
     reached = []
     for _ in range(len(PAGES) + 6):
@@ -69,3 +49,19 @@ def test_every_page_is_reached_by_keys_alone(library: DashboardServer, new_page:
             assert outline == "solid"
             reached.append(name)
     assert sorted(reached) == sorted(PAGES)
+    page.wait_for_text("steps", "60 of 60")
+    found = {}
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for name, scheme in itertools.product(PAGES, schemes):
+        page.tab(name)
+        page.page.emulate_media(color_scheme=scheme)
+        answer = Axe().run(page.page, options={"resultTypes": ["violations"]}).response
+        assert answer["passes"], "axe looked at nothing"
+        serious = [
+            (one["id"], [node["html"][:160] for node in one["nodes"]])
+            for one in answer["violations"]
+            if one["impact"] in {"serious", "critical"}
+        ]
+        if serious:
+            found[name, scheme] = serious
+    assert found == {}

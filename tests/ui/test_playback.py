@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -22,6 +23,7 @@ from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.time_slice import TimeSlice, events_between
 from tests.synthetic import START_NS, ListSource, whole_run
+from tests.ui.conftest import ended
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 FAR = 1 << 62
@@ -35,24 +37,25 @@ def stored(folder: Path, events: list[Any]) -> RecordedRun:
     return RecordedRun.open(folder)
 
 
-@pytest.fixture(params=["memory", "file"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """A run of 60 steps in 0.8 s, from memory and from a file."""
-    events = whole_run(60)
-    if request.param == "file":
-        return stored(tmp_path / "run", list(events))
-    made = ListSource(list(events))
-    made.live = False
-    return made
-
-
 @pytest.fixture
-def feed(source: Any) -> Iterator[Feed]:
+def source() -> ListSource:
+    """A run of 60 steps in 0.8 s."""
+    return ended(whole_run(60))
+
+
+@contextmanager
+def feeding(source: Any) -> Iterator[Feed]:
     run = ServedRun(source)
     run.start()
     wait_until(lambda: run.feed.caught_up)
     yield run.feed
     run.stop()
+
+
+@pytest.fixture
+def feed(source: ListSource) -> Iterator[Feed]:
+    with feeding(source) as made:
+        yield made
 
 
 def then(at_s: float) -> Folds:
@@ -76,28 +79,32 @@ def settled(playback: Playback) -> Folds:
     return found
 
 
-def test_without_a_choice_all_pages_share_the_folds_of_now(feed: Feed) -> None:
-    playback = Playback(feed)
-    assert playback.folds() is feed.folds
-    assert playback.facts()["time_at"] is None
-    assert playback.facts()["time_end"] == pytest.approx(feed.length_s, abs=1e-3)
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_a_moment_shows_what_was_known_then(source: ListSource, tmp_path: Path, place: str) -> None:
+    run = stored(tmp_path / "run", source.events) if place == "file" else source
+    with feeding(run) as feed:
+        playback = Playback(feed)
+        assert playback.folds() is feed.folds  # which all pages share
+        assert playback.facts()["time_at"] is None
+        assert playback.facts()["time_end"] == pytest.approx(feed.length_s, abs=1e-3)
+        found: list[Folds] = []
+        for at in (0.3, 0.555, 100.0, 0.2, 0.0):
+            playback.choose(View(at=at))
+            found.append(settled(playback))
+            expected = then(at)
+            for name in ("steps", "metrics", "placement"):
+                key = {"steps": "steps", "metrics": "last", "placement": "name"}[name]
+                assert found[-1].columns(name)[key] == expected.columns(name)[key]
+            detail, wanted = found[-1].batch(), expected.batch()
+            assert (detail and detail["number"]) == (wanted and wanted["number"])
+        assert found[0] is found[1] is found[2]  # a later moment goes on,
+        assert found[3] is not found[2]  # an earlier one is read anew
+        playback.choose(View())
+        assert playback.folds() is feed.folds
+        assert not playback.past
 
 
-@pytest.mark.parametrize("at", [0.0, 0.3, 0.555, 100.0])
-def test_a_moment_shows_what_was_known_then(feed: Feed, at: float) -> None:
-    playback = Playback(feed)
-    playback.choose(View(at=at))
-    found = settled(playback)
-    expected = then(at)
-    assert found is not feed.folds
-    assert found.columns("steps")["steps"] == expected.columns("steps")["steps"]
-    assert found.columns("metrics")["last"] == expected.columns("metrics")["last"]
-    assert found.columns("placement")["name"] == expected.columns("placement")["name"]
-    detail, wanted = found.batch(), expected.batch()
-    assert (detail and detail["number"]) == (wanted and wanted["number"])
-
-
-def test_a_range_counts_only_its_own_steps_and_knows_what_stood_before(feed: Feed) -> None:
+def test_a_range_counts_its_own_steps_and_keeps_earlier_facts(feed: Feed) -> None:
     playback = Playback(feed)
     playback.choose(View(since=0.4, at=0.6))
     found = settled(playback)
@@ -107,28 +114,6 @@ def test_a_range_counts_only_its_own_steps_and_knows_what_stood_before(feed: Fee
     assert found.columns("header")["name"] == "made-up"
     assert found.columns("placement")["name"] == feed.folds.columns("placement")["name"]
     assert found.columns("programs")["function"] == ["train_step"]
-
-
-def test_back_to_now_is_the_shared_folds_again(feed: Feed) -> None:
-    playback = Playback(feed)
-    playback.choose(View(at=0.3))
-    settled(playback)
-    playback.choose(View())
-    assert playback.folds() is feed.folds
-    assert not playback.past
-
-
-def test_an_earlier_moment_is_read_anew_and_a_later_one_goes_on(feed: Feed) -> None:
-    playback = Playback(feed)
-    playback.choose(View(at=0.3))
-    first = settled(playback)
-    playback.choose(View(at=0.6))
-    assert settled(playback) is first
-    assert first.columns("steps")["steps"] == then(0.6).columns("steps")["steps"]
-    playback.choose(View(at=0.2))
-    back = settled(playback)
-    assert back is not first
-    assert back.columns("steps")["steps"] == then(0.2).columns("steps")["steps"]
 
 
 def test_playing_moves_at_its_speed_and_ends_at_the_end(
@@ -149,7 +134,7 @@ def test_playing_moves_at_its_speed_and_ends_at_the_end(
     assert playback.facts()["time_at"] == pytest.approx(feed.length_s, abs=1e-3)
 
 
-def test_a_live_range_goes_on_with_the_run_and_includes_late_events() -> None:
+def test_a_live_range_goes_on_and_includes_late_events() -> None:
     events = whole_run(60)
     early, late = events[:200], events[200:]
     source = ListSource(list(early))
@@ -190,14 +175,6 @@ def test_events_of_a_range_are_exactly_those_of_its_times(
     assert found == [e for e in events if low <= e.time_ns < high]
 
 
-def test_a_slice_that_is_closed_reads_no_further(source: Any) -> None:
-    part = TimeSlice(source, None)
-    part.close()
-    part.reach(FAR)
-    assert not part.reading
-    assert part.folds.columns("steps")["steps"] == 0
-
-
 class Slow(ListSource):
     """Events that are read one page at a time, each when it may be.
 
@@ -221,14 +198,16 @@ def slices() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "distlab-time-slice"]
 
 
-def test_a_slice_that_is_closed_amid_its_reading_ends_at_the_page_it_reads() -> None:
-    source = Slow(whole_run(100))
+def test_a_slice_that_is_closed_ends_at_the_page_it_reads() -> None:
+    source = Slow(whole_run(10))
     part = TimeSlice(source, None)
     part.reach(FAR)
     wait_until(lambda: source.asked == 1)
     part.close()
     source.allowed.release(1_000)
     wait_until(lambda: not part.works)
+    part.reach(FAR)
+    assert not part.reading
     assert source.asked == 1
     assert part.folds.columns("steps")["steps"] == 0
 
@@ -269,21 +248,3 @@ def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
     assert columns["name"] == ["l0", "l1"]
     folds.add([run])
     assert folds.columns("loops")["name"] == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        None, 3, "", "no json", "[]", "null", '{"page": 3}', '{"at": "1"}', '{"at": -1}',
-        '{"at": 1e400}', '{"batch": 1.5}', '{"batch": true}', '{"orders": null}',
-        '{"text": "' + "x" * 1_000 + '"}', '{"since": NaN}', "[" * 100_000,
-    ],
-)  # fmt: skip
-def test_invalid_choices_of_a_page_are_ignored(text: Any) -> None:
-    assert View.read(text) == View()
-
-
-def test_valid_choices_of_a_page_are_kept() -> None:
-    assert View.read('{"page": "steps", "at": 2.5, "batch": 7, "event": null, "x": 1}') == View(
-        page="steps", at=2.5, batch=7
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from distlab_dashboard import DashboardServer, serve
 from tests.recording import samples
 from tests.synthetic import START_NS, STEP_NS, ListSource, beginning, compiled, steps, whole_run
 from tests.ui.asking import ask
+from tests.ui.conftest import Served, ended
 from tests.ui.waiting import LIMIT_SECONDS
 
 
@@ -57,15 +57,8 @@ def figures(server: DashboardServer, query: str = "") -> Figures:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def running() -> Iterator[DashboardServer]:
-    made = serve(ListSource([*beginning(total_steps=90), compiled(8), *steps(30)]))
-    yield made
-    made.stop()
-
-
-def test_the_figures_are_those_of_the_run(running: DashboardServer) -> None:
-    found = figures(running)
+def test_the_figures_are_those_of_the_run(served: Served) -> None:
+    found = figures(served(ListSource([*beginning(total_steps=90), compiled(8), *steps(30)])))
     events = [*beginning(), *steps(30)]
     batches = [event for event in events if isinstance(event, Sharding)]
     last = max(event.time_ns for event in events if isinstance(event, Step))
@@ -100,59 +93,33 @@ def test_the_figures_are_those_of_the_run(running: DashboardServer) -> None:
     assert found.one("distlab_dropped_events_total", by="recording") == 0
     assert found.kinds["distlab_steps"] == "counter"  # the parser leaves _total out
     assert found.kinds["distlab_device_busy_ratio"] == "gauge"
+    found = figures(served(ended(whole_run(30))))
+    assert found.one("distlab_run_info", status="finished") == 1
+    assert found.one("distlab_steps_total") == 30
+    assert found.one("distlab_steps_per_second") == 0
+    assert found.one("distlab_examples_per_second") == 0
+    assert "distlab_device_busy_ratio" not in found.names()
 
 
-def test_all_metrics_are_there_and_those_beyond_the_bound_are_counted() -> None:
-    norms = {f"norm/layer{n}": float(n) for n in range(10_070)}
-    logged = [{**norms}, {"loss": 0.5, "accuracy": 0.7}]
-    events = [Metric(time_ns=START_NS, step=1, values=values) for values in logged]
-    made = serve(ListSource([*beginning(), *events]))
-    try:
-        found = figures(made)
-        assert found.one("distlab_metric", name="loss") == 0.5
-        assert found.one("distlab_metric", name="accuracy") == 0.7
-        assert found.one("distlab_metric", name="norm/layer10063") == 10_063
-        assert found.one("distlab_metric_values_left_out_total") == 6
-    finally:
-        made.stop()
-
-
-def test_a_run_that_has_ended_stands_still() -> None:
-    source = ListSource(whole_run(30))
-    source.live = False
-    made = serve(source)
-    try:
-        found = figures(made)
-        assert found.one("distlab_run_info", status="finished") == 1
-        assert found.one("distlab_steps_total") == 30
-        assert found.one("distlab_steps_per_second") == 0
-        assert found.one("distlab_examples_per_second") == 0
-        assert "distlab_device_busy_ratio" not in found.names()
-    finally:
-        made.stop()
-
-
-def test_texts_of_the_run_are_escaped_and_numbers_may_be_infinite() -> None:
+def test_texts_are_escaped_and_metrics_beyond_the_bound_counted(served: Served) -> None:
     wicked = 'a "run"\\\n} 1\n# TYPE '
-    values = {'lo"ss\n\\': math.nan, "up": math.inf, "down": -math.inf}
+    norms = {f"norm/layer{n}": float(n) for n in range(10_070)}
+    strange = {'lo"ss\n\\': math.nan, "up": math.inf, "down": -math.inf}
+    logged = [strange, norms, {"loss": 0.5, "accuracy": 0.7}]
+    metrics = [Metric(time_ns=START_NS, step=1, values=values) for values in logged]
     lost = Lost(time_ns=START_NS, count=7, reason="The disk is full.")
     error = Error(time_ns=START_NS, where="run", type="ValueError", message="no")
-    source = ListSource([*beginning(name=wicked), samples_of(values), lost, error])
-    made = serve(source)
-    try:
-        found = figures(made)
-        assert math.isnan(found.one("distlab_metric", run=wicked, name='lo"ss\n\\'))
-        assert found.one("distlab_metric", name="up") == math.inf
-        assert found.one("distlab_metric", name="down") == -math.inf
-        assert found.one("distlab_dropped_events_total", by="recording") == 7
-        assert found.one("distlab_errors_total") == 1
-        assert "distlab_steps_planned" not in found.names()
-    finally:
-        made.stop()
-
-
-def samples_of(values: dict[str, float]) -> Metric:
-    return Metric(time_ns=START_NS, step=0, values=values)
+    found = figures(served(ListSource([*beginning(name=wicked), *metrics, lost, error])))
+    assert math.isnan(found.one("distlab_metric", run=wicked, name='lo"ss\n\\'))
+    assert found.one("distlab_metric", name="up") == math.inf
+    assert found.one("distlab_metric", name="down") == -math.inf
+    assert found.one("distlab_metric", name="loss") == 0.5
+    assert found.one("distlab_metric", name="accuracy") == 0.7
+    assert found.one("distlab_metric", name="norm/layer10060") == 10_060
+    assert found.one("distlab_metric_values_left_out_total") == 9
+    assert found.one("distlab_dropped_events_total", by="recording") == 7
+    assert found.one("distlab_errors_total") == 1
+    assert "distlab_steps_planned" not in found.names()
 
 
 def test_a_folder_has_the_runs_that_go_on(recorder: RingRecorder, tmp_path: Path) -> None:

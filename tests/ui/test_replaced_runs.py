@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,20 +29,8 @@ def shown(library: Library, name: str) -> list[float]:
         library.release(run)
 
 
-def overwrite(folder: Path) -> None:
-    record(folder, 2.0, overwrite=True)
-
-
-def delete_and_record(folder: Path) -> None:
-    shutil.rmtree(folder)
-    record(folder, 2.0)
-
-
-@pytest.mark.parametrize("replace", [overwrite, delete_and_record])
-@pytest.mark.parametrize("single", [True, False], ids=["a run", "a folder of runs"])
-def test_pages_that_are_opened_afterwards_show_the_new_run(
-    tmp_path: Path, replace: Callable[[Path], None], single: bool
-) -> None:
+@pytest.mark.parametrize("single", [True, False], ids=["overwritten", "deleted, in a folder"])
+def test_pages_that_are_opened_later_show_the_new_run(tmp_path: Path, single: bool) -> None:
     folder = tmp_path / "first"
     record(folder, 1.0)
     library = library_of(folder if single else tmp_path)
@@ -51,46 +38,28 @@ def test_pages_that_are_opened_afterwards_show_the_new_run(
     try:
         assert shown(library, "first") == [1.0]
         open_page = library.hold("first")
-        replace(folder)
+        if not single:
+            for name in ("./first", "first/", "first//.", "second/../first"):
+                assert library.hold(name) is open_page
+            shutil.rmtree(folder)
+        record(folder, 2.0, overwrite=single)
         assert shown(library, "first") == [2.0]
         assert library.hold("first") is not open_page
         assert list(open_page.feed.folds.columns("metrics")["last"]) == [1.0]
         library.release(open_page)
         assert shown(library, "first") == [2.0]
+        if single:  # a damaged run takes no place
+            file = folder / "process-0.sqlite"
+            file.rename(folder / "kept")
+            file.write_text("no run")
+            with pytest.raises(NotARunError):
+                dl.Run.open(folder)
+            assert shown(library, "first") == [2.0]
     finally:
         library.stop()
 
 
-def test_all_names_of_a_folder_are_those_of_one_run(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        record(tmp_path / name, 1.0)
-    library = library_of(tmp_path)
-    try:
-        run = library.hold("first")
-        for name in ("./first", "first/", "first//.", "second/../first"):
-            assert library.hold(name) is run
-    finally:
-        library.stop()
-
-
-def test_a_damaged_run_takes_no_place(tmp_path: Path) -> None:
-    folder = tmp_path / "first"
-    record(folder, 1.0)
-    library = library_of(folder)
-    library.start()
-    try:
-        assert shown(library, "") == [1.0]
-        file = folder / "process-0.sqlite"
-        file.rename(folder / "kept")
-        file.write_text("no run")
-        with pytest.raises(NotARunError):
-            dl.Run.open(folder)
-        assert shown(library, "") == [1.0]
-    finally:
-        library.stop()
-
-
-def test_a_page_does_not_wait_for_the_reader_of_a_run_that_no_page_shows(
+def test_a_release_does_not_wait_for_the_reader_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):

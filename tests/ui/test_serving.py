@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,13 @@ from tornado.websocket import WebSocketClosedError
 import distlab as dl
 from distlab.errors import InvalidArgumentError
 from distlab.events import sink
-from distlab_dashboard import DashboardServer, exports, serve
+from distlab_dashboard import exports, serve
 from distlab_dashboard.access import connections
 from tests import own_process
 from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import ask
+from tests.ui.conftest import Served, ended
 from tests.ui.waiting import wait_until
-
-
-def source() -> ListSource:
-    made = ListSource(whole_run(30))
-    made.live = False
-    return made
 
 
 @pytest.fixture
@@ -136,16 +131,6 @@ def test_a_server_stops_quietly_while_files_are_made(
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def test_a_file_asked_for_while_the_server_stops_is_refused(recorded: Path) -> None:
-    made = serve(recorded)
-    try:
-        made._exports.stop()  # its turn comes before the sockets are closed
-        answer = ask(made, "export/trace.json")
-    finally:
-        made.stop()
-    assert (answer.status, b"was stopped before" in answer.body) == (503, True)
-
-
 def is_ended(connection: socket.socket) -> bool:
     """Returns whether the server has closed a connection, after all that it sends."""
     connection.settimeout(60)
@@ -160,79 +145,43 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 def test_connections_are_few_and_end_when_they_are_idle(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, served: Served
 ) -> None:
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
-    made = serve(source())
+    made = served(ended(whole_run(3)))
     health = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     idle = (b"", health + b"X-Slow: ", health + b"\r\n", health + b"Content-Length: 9\r\n\r\nslow")
-    opened = [socket.create_connection(("127.0.0.1", made.port)) for _ in idle]
-    try:
-        for connection, sent in zip(opened, idle, strict=True):
+    with ExitStack() as opened:
+        address = ("127.0.0.1", made.port)
+        idlers = [opened.enter_context(socket.create_connection(address)) for _ in idle]
+        for connection, sent in zip(idlers, idle, strict=True):
             connection.sendall(sent)
         wait_until(lambda: made._http is not None and len(made._http._streams) == 4, "connections")
-        with socket.create_connection(("127.0.0.1", made.port)) as refused:
+        with socket.create_connection(address) as refused:
             assert is_ended(refused)
-        assert all(map(is_ended, opened))
+        assert all(map(is_ended, idlers))
         assert ask(made, "health").status == 200
-    finally:
-        for connection in opened:
-            connection.close()
-        made.stop()
 
 
-class SlowReader:
-    """Asks for a file, with a small buffer, and reads no more than a test does.
-
-    Attributes:
-      connection: what the file comes by.
-    """
-
-    def __init__(self, server: DashboardServer, path: str = "export/trace.json") -> None:
-        self.connection = socket.socket()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
-        self.connection.settimeout(60)
-        self.connection.connect(("127.0.0.1", server.port))
-        self.connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-
-    def head(self) -> bytes:
-        return self.connection.recv(12)
-
-
-@contextmanager
-def slow_reader(source: Path) -> Iterator[tuple[DashboardServer, SlowReader]]:
-    """A server and a reader of a file, which is being sent."""
-    made = serve(source)
-    reader = SlowReader(made)
-    try:
-        assert reader.head() == b"HTTP/1.1 200"
-        yield made, reader
-    finally:
-        reader.connection.close()
-        made.stop()
-
-
-@pytest.fixture
-def long_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes files of 16 MB, more than the system takes at once."""
-
-    def write(_: object, path: Path) -> None:
-        path.write_bytes(bytes(16 << 20))
-
-    monkeypatch.setattr(exports, "_write", write)
-
-
-@pytest.mark.usefixtures("long_files")
 def test_a_reader_of_a_file_that_stalls_is_given_up(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    long = bytes(16 << 20)  # more than the system takes at once
+    monkeypatch.setattr(exports, "_write", lambda _, path: path.write_bytes(long))
     monkeypatch.setattr(exports, "_SEND_SECONDS", 0.5)
-    with slow_reader(recorded) as (made, reader):
-        http = made._http
-        assert http is not None
-        wait_until(lambda: made._exports._at_once == 0, "the end of the sending")
-        assert is_ended(reader.connection)
+    made = serve(recorded)
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
+        reader.settimeout(60)
+        reader.connect(("127.0.0.1", made.port))
+        reader.sendall(b"GET /export/trace.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        try:
+            assert reader.recv(12) == b"HTTP/1.1 200"
+            wait_until(lambda: made._exports._at_once == 0, "the end of the sending")
+            assert is_ended(reader)
+        finally:
+            made.stop()
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
@@ -261,7 +210,7 @@ for shown in (recorded, recorded.parent):
     for _ in range(3):
         cycle(shown)
     before = held()
-    for _ in range(12):
+    for _ in range(5):
         cycle(shown)
     end = time.monotonic() + 60
     while any(now > then for now, then in zip(held(), before)):
@@ -278,54 +227,53 @@ def test_a_stopped_server_leaves_nothing_behind(recorded: Path) -> None:
     assert done.stdout == "left nothing\n" * 2, done.stderr
 
 
-def test_a_server_that_stops_while_a_page_is_used_writes_nothing(
+def test_a_server_that_stops_while_a_page_is_used_is_quiet(
     browser: Browser, recorded: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(2):
-        server = serve(recorded)
-        page = browser.new_page()
-        page.goto(server.url)
-        page.wait_for_selector("html[data-ready=true]")
-        for name in ("batches", "steps", "devices"):
-            page.click(f'nav a[data-page="{name}"]')
-        server.stop()
-        page.close()
+    server = serve(recorded)
+    page = browser.new_page()
+    page.goto(server.url)
+    page.wait_for_selector("html[data-ready=true]")
+    for name in ("batches", "steps", "devices"):
+        page.click(f'nav a[data-page="{name}"]')
+    server.stop()
+    page.close()
     assert [one for one in caplog.records if one.exc_info or one.levelno >= logging.WARNING] == []
 
 
-def test_a_file_that_a_full_disk_does_not_take_gets_507(
+def test_a_file_that_can_not_be_made_is_refused(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("distlab_dashboard.exports.report.write", full)
     server = serve(recorded)
     try:
-        answer = ask(server, "export/run.html", headers={"Sec-Fetch-Site": "same-origin"})
+        with monkeypatch.context() as patched:
+            patched.setattr("distlab_dashboard.exports.report.write", full)
+            answer = ask(server, "export/run.html", headers={"Sec-Fetch-Site": "same-origin"})
+        assert answer.status == 507
+        assert b"The file can't be made: No space left on device" in answer.body
+        server._exports.stop()  # its turn comes before the sockets are closed
+        answer = ask(server, "export/trace.json")
+        assert (answer.status, b"was stopped before" in answer.body) == (503, True)
     finally:
         server.stop()
-    assert answer.status == 507
-    assert b"The file can't be made: No space left on device" in answer.body
-    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+    assert [one for one in caplog.records if one.exc_info] == []
 
 
-@pytest.mark.parametrize("error", [WebSocketClosedError(), StreamClosedError(), OSError("a fault")])
-def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_are(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = serve(ListSource(whole_run(30)), port=0)
-    loop = made._loop
+def test_a_reader_who_has_gone_is_worth_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    made = serve(ListSource(whole_run(3)), port=0)
+    loop, fault = made._loop, OSError("a fault")
     assert loop is not None
     done = threading.Event()
 
-    async def fail() -> None:
+    async def fail(error: Exception) -> None:
         raise error
 
     async def send_without_waiting() -> None:
-        task = asyncio.ensure_future(fail())
-        await asyncio.wait([task])
-        del task
+        for error in (WebSocketClosedError(), StreamClosedError(), fault):
+            await asyncio.wait([asyncio.ensure_future(fail(error))])
         gc.collect()
         done.set()
 
@@ -334,8 +282,7 @@ def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_ar
         assert done.wait(60)
     finally:
         made.stop()
-    logged = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
-    assert logged == ([error] if type(error) is OSError else [])
+    assert [one.exc_info[1] for one in caplog.records if one.exc_info is not None] == [fault]
 
 
 def test_a_recording_that_stores_nothing_says_why_it_has_no_page(

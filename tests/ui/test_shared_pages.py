@@ -12,13 +12,19 @@ from distlab.folds import Folds
 from distlab.page.board import Board
 from distlab.page.view import View
 from distlab_dashboard.shared_pages import PAGES, SharedPage, SharedPages
-from tests.synthetic import ListSource, beginning, steps, there, whole_run
+from tests.synthetic import ListSource, beginning, steps, there
 from tests.ui.conftest import Pages, Served
 
 
-def running(count: int) -> ListSource:
-    """A live run of so many steps until now."""
-    return ListSource([*beginning(total_steps=1_000), *steps(count)])
+class Damaged(ListSource):
+    """A live run that can't be read any further once it is broken."""
+
+    broken = False
+
+    def since(self, cursor: int, limit: int = 10_000) -> Any:
+        if self.broken:
+            raise RecordError("The run's folder is gone.")
+        return super().since(cursor, limit)
 
 
 def raised(error: Exception) -> None:
@@ -45,28 +51,6 @@ def test_a_board_has_the_charts_of_the_pages_that_were_opened() -> None:
     board.update(Folds(), View(), everything=True)
     made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
     assert made == set(board.roots()) - {"bridge", "two_runs"}
-
-
-def test_an_update_changes_data_alone() -> None:
-    board, folds = Board(), Folds()
-    folds.add(beginning(8))
-    board.update(folds, View(), everything=True)
-    before = shapes(board)
-    folds.add(whole_run(60))
-    board.update(folds, View(), everything=True)
-    board.set_facts({"status": "live"})
-    assert shapes(board) == before
-
-
-def shapes(board: Board) -> dict[str, Any]:
-    """All that the models are, without the data of sources."""
-    found = {}
-    for root in board.roots().values():
-        for model in root.references():
-            values = model.properties_with_values(include_defaults=False)
-            values.pop("data", None)
-            found[model.id] = {name: repr(value) for name, value in values.items()}
-    return found
 
 
 def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
@@ -117,10 +101,8 @@ def test_a_page_is_shared_by_two_sessions_or_more() -> None:
     assert pages.join(second, "devices") is None
 
 
-def test_pages_that_follow_show_the_same_and_each_can_go_its_own_way(
-    served: Served, new_page: Pages
-) -> None:
-    source = running(30)
+def test_pages_that_follow_a_run_can_each_go_their_own_way(served: Served, new_page: Pages) -> None:
+    source = Damaged([*beginning(total_steps=1_000), *steps(30)])
     url = served(source).url
     first, second, third = (new_page().open(url) for _ in range(3))
     for page in (first, second, third):
@@ -154,21 +136,7 @@ def test_pages_that_follow_show_the_same_and_each_can_go_its_own_way(
     source.events.extend(steps(5, first=55))
     first.wait_for_text("steps", "60 of 1\u202f000")  # alone again, it still follows
     assert len(first.data("loss", "metrics")["value"][0]) == 60
-
-
-def test_a_run_that_can_no_longer_be_read_is_reported(served: Served, new_page: Pages) -> None:
-    class Damaged(ListSource):
-        broken = False
-
-        def since(self, cursor: int, limit: int = 10_000) -> Any:
-            if self.broken:
-                raise RecordError("The run's folder is gone.")
-            return super().since(cursor, limit)
-
-    source = Damaged([*beginning(total_steps=1_000), *steps(30)])
-    page = new_page().open(served(source).url)
-    page.wait_for_text("steps", "30 of 1\u202f000")
     source.broken = True
-    page.wait_for_text("trouble", "RecordError: The run's folder is gone.")
-    assert page.text("trouble_title") == "The run can't be read any further"
-    assert page.text("steps") == "30 of 1\u202f000"
+    first.wait_for_text("trouble", "RecordError: The run's folder is gone.")
+    assert first.text("trouble_title") == "The run can't be read any further"
+    assert first.text("steps") == "60 of 1\u202f000"

@@ -9,7 +9,7 @@ import pytest
 from distlab.events import Event, Step, Unknown
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
-from tests.ui.conftest import Pages, Served, Watched, serving_an_ended_run
+from tests.ui.conftest import Pages, Served, Watched, ended, serving
 
 
 def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0) -> int:
@@ -19,7 +19,7 @@ def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0
 
 @pytest.fixture(scope="module")
 def finished() -> Iterator[DashboardServer]:
-    with serving_an_ended_run(60) as made:
+    with serving(ended(whole_run(60))) as made:
         yield made
 
 
@@ -110,19 +110,19 @@ def test_a_live_run_can_be_paused_while_it_goes_on(served: Served, new_page: Pag
     page.wait_for_text("steps", "150 of 1\u202f000")
 
 
-_SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not connected")
+_SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not connected", "401")
 
 
 def test_a_page_that_loses_its_server_shows_it_and_comes_back(new_page: Pages) -> None:
-    source = ListSource(whole_run(60))
-    source.live = False
-    first = serve(source, port=0)  # one that nobody else takes meanwhile
+    source = ended(whole_run(60))
+    first = serve(source, port=0, token="a long token")  # a port that nobody else takes meanwhile
     page = new_page().open(f"{first.url}#batches?batch=22")
     page.wait_for_text("batch_number", "22")
     first.stop()
+    page.page.get_by_text("No connection", exact=True).wait_for()
     page.wait_for_text("status_text", "no connection")
     assert "keeps trying to reach its server" in page.text("trouble")
-    second = serve(source, port=first.port)
+    second = serve(source, port=first.port, token="a long token")
     try:
         page.wait_for_text("status_text", "finished")
         page.wait_for_text("batch_number", "22")

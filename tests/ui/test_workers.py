@@ -11,15 +11,6 @@ from tests.ui.conftest import Pages, Served, Watched
 DEVICES = [f"worker {worker} CPU:{n}" for worker in range(2) for n in range(4)]
 
 
-def rows(page: Watched, table: str) -> list[list[str]]:
-    found: list[list[str]] = page.page.evaluate(
-        "(table) => [...document.querySelector(table).tBodies[0].rows]"
-        ".map((row) => [...row.cells].map((cell) => cell.textContent))",
-        table,
-    )
-    return found
-
-
 def wait_for_row(page: Watched, table: str, beginning: str, text: str) -> None:
     page.page.wait_for_function(
         "([table, beginning, text]) => [...document.querySelector(table).tBodies[0].rows]"
@@ -37,12 +28,12 @@ def test_the_pages_of_a_run_that_real_processes_recorded(
     page.wait_for_text("devices", "8 simulated devices")
     page.tab("workers")
     wait_for_row(page, ".workers", "worker 1", "finished")
-    shown = rows(page, ".workers")
+    shown = page.rows(".workers")
     assert [(row[0], row[2], row[-1]) for row in shown] == [
         ("worker 0", "0 to 3", "finished"),
         ("worker 1", "4 to 7", "finished"),
     ]
-    ways = [(row[0], row[1], row[-1]) for row in rows(page, ".links")]
+    ways = [(row[0], row[1], row[-1]) for row in page.rows(".links")]
     assert ways == [
         ("worker 0", "worker 1", "crosses"),
         ("worker 1", "worker 0", "crosses"),
@@ -82,18 +73,5 @@ def test_a_page_follows_all_files_while_they_grow(
     worker.close()
     page.tab("overview")
     page.wait_for_text("steps", "60 of 60")
-    assert rows(page, ".workers")[1][3] == "60"
+    assert page.rows(".workers")[1][3] == "60"
     assert page.errors == []
-
-
-def test_a_run_of_one_process_has_no_page_of_workers(
-    tmp_path: Path, served: Served, new_page: Pages
-) -> None:
-    (alone,) = several(5, workers=1)
-    RunFile(tmp_path, "run").close()
-    file = RunFile(tmp_path, "run", overwrite=True)
-    file.write(alone)
-    file.close()
-    page = new_page().open(served(tmp_path).url)
-    page.wait_for_text("steps", "5 of 5")
-    assert page.page.locator(".tabs a[data-page=workers]").is_hidden()
