@@ -78,13 +78,10 @@ def test_only_the_mean_over_examples_is_that_of_one_device(executed: Any) -> Non
     assert [float(mean) for mean in found] == pytest.approx([images[64:].mean()] * 2, rel=1e-6)
 
 
-def test_what_is_dropped_is_the_remainder(executed: Any) -> None:
+def test_remainders_are_dropped_and_parts_taken_in_turn(executed: Any) -> None:
     kept, dropped = text_of(executed, "drop").splitlines()
     assert kept.split(maxsplit=1)[1] == f"69 examples seen, {sizes(64, 69, 8)}"
     assert dropped.split(maxsplit=1)[1] == f"64 examples seen, {sizes(64, 64, 8)}"
-
-
-def test_batches_for_single_replicas_are_taken_in_turn(executed: Any) -> None:
     said = text_of(executed, "function")
     assert "called for 8 replicas, so 2 examples in a batch" in said
     pairs = [[n, n + 1] for n in range(0, 20, 2)]
@@ -124,13 +121,10 @@ def test_workers_see_each_example_once_in_equal_parts(executed: Any) -> None:
         assert mine == cut[worker::2]
 
 
-def test_a_size_that_does_not_divide_is_refused(executed: Any) -> None:
+def test_sizes_must_divide_and_policies_fill_replicas(executed: Any) -> None:
     said = text_of(executed, "context")
     assert "worker 1 of 2: 4 examples for each replica" in said
     assert "multiple of num_replicas_in_sync (4), got 18. Use a multiple, or" in said
-
-
-def test_by_file_and_off_the_first_replicas_are_filled(executed: Any) -> None:
     spread, filled = sizes(16, 20, 8)[1], [2, 2, 0, 0, 0, 0, 0, 0]
     assert text_of(executed, "off").splitlines() == [
         f"DATA {spread}",

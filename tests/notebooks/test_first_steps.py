@@ -18,14 +18,11 @@ NAME = "01_first_steps"
 NOTEBOOK = path_of(NAME)
 
 
-def test_it_learns(executed: Any) -> None:
+def test_it_learns_and_the_recorded_loss_falls(executed: Any, folder: Path) -> None:
     said = text_of(executed, "score")
     found = re.search(r"([\d.]+)% of 360 digits", said)
     assert found is not None
     assert float(found[1]) > 80
-
-
-def test_the_recorded_loss_falls(executed: Any, folder: Path) -> None:
     run = dl.Run.open(folder / "runs" / "first")
     losses = [event.values["loss"] for event in run.events("metric") if isinstance(event, Metric)]
     assert len(losses) == 5 * 23

@@ -121,23 +121,3 @@ def _check_reload(seen: Seen, lab: Lab) -> None:
     seen.page.wait_for_selector(".distlab-watch img")
     assert seen.page.locator(LIVE).count() == 0
     assert seen.page.locator(".distlab-watch img").first.is_visible()
-
-
-def test_colours_follow_the_theme_of_jupyterlab(seen: Seen, lab: Lab) -> None:
-    lab.use_theme("Dark")
-    (lab.folder / "seen").touch()
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell("import distlab as dl\ndl.watch();")],
-        metadata=nbformat.read(NOTEBOOK, as_version=4).metadata,
-    )
-    nbformat.write(notebook, lab.folder / "dark.ipynb")
-    seen.open("dark.ipynb")
-    seen.choose("Run", "Run All Cells")
-    seen.page.wait_for_selector(f"{LIVE} header")
-    ink = "(el) => getComputedStyle(el).color"
-    assert seen.page.locator(LIVE).first.evaluate(ink) == "rgb(232, 237, 244)"
-    seen.page.evaluate("document.body.dataset.jpThemeLight = 'true'")
-    assert seen.page.locator(LIVE).first.evaluate(ink) == "rgb(27, 35, 48)"
-    scheme = "getComputedStyle(document.documentElement).colorScheme"
-    assert seen.page.evaluate(scheme) == "normal"
-    assert seen.errors == []

@@ -33,18 +33,12 @@ def test_the_run_has_keras_metrics_the_partial_batch_and_the_loop(
     assert states == ["running", "done"]
 
 
-def test_weighed_by_examples_it_trains_as_one_device(executed: Any) -> None:
+def test_it_trains_as_one_device_and_is_saved_the_same(executed: Any) -> None:
     by_replicas, by_examples = re.findall(r"by (\d\S*)", text_of(executed, "weigh"))
     assert float(by_replicas) > 1e-4
     assert float(by_examples) < 1e-5
-
-
-def test_the_saved_model_is_the_same_everywhere(executed: Any) -> None:
     told = [line.split("loss ")[1] for line in text_of(executed, "save").splitlines()]
     assert len(told) == 3
     assert len(set(told)) == 1
-
-
-def test_replicas_without_examples_still_learn(executed: Any) -> None:
     (loss,) = re.findall(r" loss: (\S+)", text_of(executed, "change"))
     assert float(loss) < 2.0

@@ -64,10 +64,20 @@ def test_the_plain_loop_learns_the_real_digits(executed: Any) -> None:
     assert float(found[2]) < 0.5 * first.mean()
 
 
-def test_replicas_stay_alike(executed: Any) -> None:
+def test_replicas_stay_alike_and_the_model_is_an_ordinary_one(executed: Any) -> None:
     said = text_of(executed, "alike")
     assert said.count("shape=(64, 32), dtype=float32)") == 8
     assert said.endswith("}\nequal on all replicas: True\n")
+    found = re.search(r"([\d.]+)% of 360 digits", text_of(executed, "use"))
+    assert found is not None
+    assert float(found[1]) > 60
+    same, own = (
+        line.partition(":")[2].split() for line in text_of(executed, "random").splitlines()
+    )
+    key = jax.random.key(0)
+    assert same == [f"{float(jax.random.uniform(key)):.3f}"] * 8
+    folded = [jax.random.uniform(jax.random.fold_in(key, jnp.int32(n))) for n in range(8)]
+    assert own == [f"{float(number):.3f}" for number in folded]
 
 
 def test_a_mean_of_means_weighs_the_last_example_too_much(executed: Any) -> None:
@@ -106,19 +116,3 @@ def test_the_flax_run_was_recorded_with_its_gradients(executed: Any, folder: Pat
     text = view["text/plain"]
     assert f"Batch {STEPS - 1} (of {STEPS} so far, from 0): 29 examples over 8 replicas" in text
     assert f"all-reduce inside on_all: {STEPS} times {4 * (WEIGHTS + 1) / 1e3:.2f} kB" in text
-
-
-def test_the_trained_model_is_an_ordinary_one(executed: Any) -> None:
-    found = re.search(r"([\d.]+)% of 360 digits", text_of(executed, "use"))
-    assert found is not None
-    assert float(found[1]) > 60
-
-
-def test_folding_the_replica_in_makes_numbers_differ(executed: Any) -> None:
-    same, own = (
-        line.partition(":")[2].split() for line in text_of(executed, "random").splitlines()
-    )
-    key = jax.random.key(0)
-    assert same == [f"{float(jax.random.uniform(key)):.3f}"] * 8
-    folded = [jax.random.uniform(jax.random.fold_in(key, jnp.int32(n))) for n in range(8)]
-    assert own == [f"{float(number):.3f}" for number in folded]

@@ -160,14 +160,11 @@ def test_reductions_from_python_are_printed_and_shown_as_recorded(
     assert [(op, way, int(n.replace(",", "")), int(k)) for op, way, n, k in said] == expected
 
 
-def test_the_view_of_a_loop_counts_both_kinds(executed: Any) -> None:
+def test_a_view_counts_both_kinds_and_algorithms_can_change(executed: Any) -> None:
     views = [each["text/plain"] for each in pictures(executed) if "text/plain" in each]
     (text,) = [view for view in views if view.startswith("distlab: loop, finished, 10 steps")]
     assert "all-reduce inside training_step: 10 times 65.5 kB" in text
     assert "reduce MEAN from Python: 10 times 4 B" in text
-
-
-def test_it_ends_with_replicas_and_an_algorithm_to_change(executed: Any) -> None:
     count, times = times_the_value("HierarchicalCopyAllReduce", 8)
     assert text_of(executed, "change").splitlines() == [
         f"{count} collectives, {int(times * 4096):,} wire bytes for a value of 4,096 bytes",

@@ -22,14 +22,11 @@ def told(notebook: Any, cell_id: str) -> list[str]:
     return sorted(line for line in lines if line.startswith("[worker-") and "[Gloo]" not in line)
 
 
-def test_both_workers_have_their_own_replicas_and_one_sum(executed: Any) -> None:
+def test_both_workers_have_own_replicas_and_one_loss(executed: Any) -> None:
     assert told(executed, "own") == [
         "[worker-0] own replicas: [0, 1] sum over all: 6",
         "[worker-1] own replicas: [2, 3] sum over all: 6",
     ]
-
-
-def test_both_take_every_step_and_have_one_loss(executed: Any) -> None:
     losses = {line.partition(f"steps 0 to {STEPS}, ")[2] for line in told(executed, "train")}
     assert len(losses) == 1
     assert re.fullmatch(r"loss 0\.\d{4}", losses.pop())

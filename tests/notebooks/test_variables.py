@@ -29,15 +29,12 @@ def rows_in(html: str) -> list[list[str]]:
     return [row for row in (re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows) if row]
 
 
-def test_a_mirrored_variable_has_memory_of_its_own_on_each_device(executed: Any) -> None:
+def test_a_mirrored_variable_has_a_copy_on_each_device(executed: Any) -> None:
     rows = rows_in(html_of(executed, "mirrored"))
     assert [row[1:3] for row in rows] == [[device, "262 kB"] for device in DEVICES]
     lines = text_of(executed, "addresses").splitlines()
     assert all(f" {MATRIX:,} bytes at address 0x" in line for line in lines)
     assert len({line.split()[-1] for line in lines}) == 4
-
-
-def test_assigning_from_outside_changes_all_copies_or_one(executed: Any) -> None:
     said = text_of(executed, "outside")
     assert lists_in(said) == [[10.0] * 4, [15.0] * 4, [15.0, 15.0, 99.0, 15.0]]
     assert said.endswith("and v is 15.0\n")
@@ -65,9 +62,6 @@ def test_copies_that_count_alone_add_up_when_they_are_read(executed: Any) -> Non
     shown = html_of(executed, "on-read")
     assert "each replica has its own" in shown
     assert [row[3] for row in rows_in(shown)] == ["10", "10", "9", "8"]
-
-
-def test_assigning_them_is_sharing_out_and_none_cannot_be_read(executed: Any) -> None:
     said = text_of(executed, "on-read-assign")
     assert "[2.0, 2.0, 2.0, 2.0] make 8.0" in said
     assert "aggregation NONE, so read_value has no common value" in said
@@ -116,12 +110,9 @@ def test_the_view_shows_the_bytes_that_were_placed(executed: Any, folder: Path) 
     assert list(held.values()) == [2 * common, common, common, common, LARGE + 8_000, 8_000]
 
 
-def test_what_nobody_holds_is_given_back(executed: Any) -> None:
+def test_memory_is_given_back_and_a_model_can_be_changed(executed: Any) -> None:
     said = text_of(executed, "freed").splitlines()
     assert said == [f"place {4 * LARGE:,} bytes", f"free {4 * LARGE:,} bytes"]
-
-
-def test_it_ends_with_a_model_to_change(executed: Any) -> None:
     model = 4 * (64 * 512 + 512 * 512 + 512 * 10)
     said = text_of(executed, "change").splitlines()
     assert said[0] == f"the model: {model:,} bytes; with Adam's numbers {3 * model:,}"

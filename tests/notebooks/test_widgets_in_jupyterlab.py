@@ -134,10 +134,11 @@ def test_buttons_work_for_a_cell_and_a_background_function(seen: Seen, lab: Lab)
     assert seen.errors == []
 
 
-def test_a_front_end_that_holds_clicks_back_is_told_so(
+def test_dark_colours_and_a_front_end_that_holds_clicks_back(
     seen: Seen, lab: Lab, unhurried: Path
 ) -> None:
     lab.send_comms_over_subshells(yes=False)
+    lab.use_theme("Dark")
     page = seen.page
     seen.run(lab.write("held.ipynb", PROGRAM, "dl.watch();", "train()"))
     wait_for_loop(page, "running")
@@ -146,9 +147,16 @@ def test_a_front_end_that_holds_clicks_back_is_told_so(
     note.wait_for(state="visible")
     assert "dl.background" in note.inner_text()
     assert seen.busy
+    ink = "(el) => getComputedStyle(el).color"
+    assert page.locator(LIVE).first.evaluate(ink) == "rgb(232, 237, 244)"
+    page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+    assert page.locator(LIVE).first.evaluate(ink) == "rgb(27, 35, 48)"
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    assert page.evaluate(scheme) == "normal"
     unhurried.touch()
     note.wait_for(state="hidden")
     seen.wait_until_idle()
+    assert seen.errors == []
 
 
 def test_the_explorer_answers_and_stays_as_a_picture(seen: Seen, lab: Lab) -> None:
