@@ -36,7 +36,8 @@ ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
 
 EvalTrace: Any = _core.EvalTrace
-"""The class of the trace that computes at once."""
+eval_trace: Any = _core.eval_trace
+"""The trace that computes at once, and its class."""
 
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
@@ -149,12 +150,6 @@ configuration: Final[Callable[[], Hashable]] = _config.trace_context
 """Returns the settings on which traces depend, such as `enable_x64`, as `jax.jit` does."""
 
 
-@functools.cache
-def _settings_that_go_along() -> list[Any]:
-    states = _config.config_states.items()
-    return [state for name, state in states if not name.startswith(_OF_ONE_THREAD)]
-
-
 def copied_context() -> Callable[..., Any]:
     """Returns what calls a function with this thread's settings of JAX, in another thread, too.
 
@@ -162,7 +157,9 @@ def copied_context() -> Callable[..., Any]:
     `jax.enable_x64(True)`, hold in one thread alone, like context variables, which go along.
     """
     context = contextvars.copy_context()
-    settings = [(state, state.get_local()) for state in _settings_that_go_along()]
+    states = _config.config_states.items()
+    own = [state for name, state in states if not name.startswith(_OF_ONE_THREAD)]
+    settings = [(state, state.get_local()) for state in own]
     chosen = [(state, value) for state, value in settings if value is not _jaxlib.config.unset]
 
     def run(function: Callable[..., Any], *args: Any) -> Any:
@@ -175,7 +172,7 @@ def copied_context() -> Callable[..., Any]:
 
 
 def current_trace() -> object:
-    """Returns the trace that handles this thread's operations; each transformation has its own."""
+    """Returns the trace that handles this thread's operations."""
     return _core.trace_ctx.trace
 
 
@@ -215,7 +212,6 @@ _summing: ContextVar[tuple[str, Callable[[Any], bool]] | None] = ContextVar(
 )
 _psum: Any = _parallel._psum
 _blocks_with_sums = 0
-_counting: Final = threading.Lock()
 
 
 @contextmanager
@@ -236,7 +232,7 @@ def sums_of_numbers(axis: str, differs: Callable[[Any], bool]) -> Iterator[None]
 
 def _count_sums(change: int) -> None:
     global _blocks_with_sums
-    with _counting:
+    with _taking_apart:
         _blocks_with_sums += change
         _parallel._psum = _psum_of_numbers if _blocks_with_sums else _psum
 
@@ -245,10 +241,16 @@ def _psum_of_numbers(x: Any, axis_name: Any, *, axis_index_groups: Any, **option
     axes = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
     axis, differs = _summing.get() or (None, None)
 
+    def theirs(leaf: Any) -> Any:
+        return _psum(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
+
     def summed(leaf: Any) -> Any:
-        own = axes == (axis,) and not isinstance(leaf, jax.core.Tracer)
-        if differs is None or not own or not differs(leaf):
-            return _psum(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
+        traced = isinstance(leaf, jax.core.Tracer)
+        if differs is None or axes != (axis,) or not (traced or differs(leaf)):
+            return theirs(leaf)
+        if traced:  # XLA aborts the process where it simplifies a sum of complex numbers
+            parts = (jax.lax.real(leaf), jax.lax.imag(leaf)) if jax.numpy.iscomplexobj(leaf) else ()
+            return jax.lax.complex(*map(theirs, parts)) if parts else theirs(leaf)
         array = jax.numpy.asarray(leaf)
         number = array.astype("int32") if array.dtype == bool else array
         groups = axis_index_groups and tuple(map(tuple, axis_index_groups))
@@ -260,8 +262,7 @@ def _psum_of_numbers(x: Any, axis_name: Any, *, axis_index_groups: Any, **option
 def pieces(array: jax.Array) -> list[jax.Array]:
     """Returns an array's shard on each of its devices, in the order of the devices.
 
-    `addressable_shards` returns the same 200 times slower. JAX makes the shards' objects when they
-    are first asked for, and two threads that ask for them at once get some twice, or too few.
+    JAX makes the shards' objects when first asked; of two threads at once, one gets too few.
     """
     with _taking_apart:
         held = cast(ArrayImpl, array)._arrays
@@ -287,8 +288,7 @@ def with_copies(array: jax.Array, count: int | None = None) -> jax.Array:
 def for_another_thread(array: jax.Array) -> jax.Array:
     """Returns an array object of the same memory, for a thread that asks whether it is ready.
 
-    JAX ends the process where one thread asks while another deletes the same object. Deleting or
-    donating the original frees the memory all the same: this one is deleted then, too.
+    JAX ends the process where one thread asks while another deletes the same object.
     """
     if array.is_deleted():  # where `clone` ends the process, too
         raise RuntimeError("Array has been deleted.")

@@ -203,6 +203,11 @@ def _differs(value: Any) -> bool:
 class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
     """Computes at once, as JAX does, except for operations over the axis of the replicas."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Objects of Flax NNX may be changed by the trace that made them alone: this one is that.
+        self._weakref = jax_internals.eval_trace._weakref
+
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         replica = _running.get()
         if replica is None:

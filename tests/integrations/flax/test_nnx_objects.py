@@ -17,7 +17,7 @@ from flax import nnx
 
 import distlab as dl
 from distlab import events
-from distlab.errors import ArgumentTypeError, StructureError
+from distlab.errors import StructureError
 from tests.listening import listening
 
 REPLICAS = 4
@@ -179,12 +179,6 @@ class Plain:
     model: Any
 
 
-def test_a_model_in_a_dataclass_that_is_no_pytree_is_refused(strategy: dl.Strategy) -> None:
-    held = Plain(nnx.Variable(jnp.zeros(2)))
-    with pytest.raises(ArgumentTypeError, match=r"held\.model is a Variable.*register_dataclass"):
-        strategy.run(lambda held: held.model[...], args=(held,))
-
-
 def test_each_replica_draws_its_own_numbers_and_again_the_same(strategy: dl.Strategy) -> None:
     def draw(rngs: nnx.Rngs) -> jax.Array:
         return rngs.dropout.uniform((2,))
@@ -317,18 +311,6 @@ class Counter(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         self.calls[...] = self.calls[...] + 1
         return x.sum()
-
-
-def test_a_scan_that_changes_an_outer_model_names_the_remedy(strategy: dl.Strategy) -> None:
-    model = Counter()
-
-    def step(model: Counter, rows: jax.Array) -> Any:
-        return jax.lax.scan(lambda total, row: (total + model(row), None), jnp.zeros(()), rows)[0]
-
-    with pytest.raises(flax.errors.TraceContextError) as raised:
-        strategy.run(step, args=(model, jnp.ones((3, 4))))
-    assert any("nnx.scan" in note and "nnx.split(model)" in note for note in raised.value.__notes__)
-    assert model.calls[...] == 0
 
 
 def by_its_state(model: Counter, rows: jax.Array) -> Any:
