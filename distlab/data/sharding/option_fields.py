@@ -123,9 +123,9 @@ class OptionFields:
                 f"{type(options).__name__}. Make one with distlab.data.{type(self).__name__}()."
             )
         result = copy.deepcopy(self)
-        values = vars(result)
+        values, own = vars(result), dict(self._set_values())
         for name, later in options._set_values():
-            earlier = values.get(name)
+            earlier = values.get(name) if name in own else None
             if isinstance(earlier, OptionFields):
                 values[name] = earlier.merge(later)
             elif isinstance(earlier, list):
