@@ -5,8 +5,8 @@ late one. The work of a step on each device (`Capture.work_ns`) does not depend 
 and shared cores: a replica is slow when it has 1.4 times the work of the others in the last
 profiles, when the excess is a tenth of the time, and when it did four steps' work more than they
 did in these profiles: the examples of few steps may differ. Where a profile lacks the work, as on
-GPUs, the time for which each device computes takes its place, if the others wait for a tenth of the
-time meanwhile.
+GPUs and in callbacks, the time for which each device computes takes its place, if the others wait
+for a tenth of the time meanwhile and it does not.
 
 Without a profile and without a collective the ready times show the late replica.
 """
@@ -148,18 +148,23 @@ def _last_profiles(captures: list[Capture]) -> _Profile | None:
     return _Profile(slow, float(np.median(ratios)), alike) if excess >= _LEAST_EXCESS else None
 
 
-def _work(capture: Capture) -> tuple[Floats, int]:
-    """Returns the work of a step on each device, and from how many steps it is known."""
-    if capture.work_ns:
-        return np.array(capture.work_ns, float), capture.work_steps
+def _work(capture: Capture) -> tuple[Floats, float]:
+    """Returns the work of a step on each device, and the steps that show it.
+
+    Operations don't show what a device waits for outside of JAX, such as a callback. Then the time
+    for which each computes counts half, where the others wait for one that hardly waits.
+    """
+    work = np.array(capture.work_ns, float)
+    if len(work) and _far_above(work):
+        return work, capture.work_steps
     compute, waiting = (np.array(one, float) for one in (capture.compute_ns, capture.waiting_ns))
     slow = int(compute.argmax())
-    awaited = np.median(np.delete(waiting, slow)) - waiting[slow] if len(waiting) > 1 else 0.0
-    known = (
-        awaited >= _LEAST_SHARE * (capture.time_ns - capture.start_ns)
-        and capture.steps >= _LEAST_EXCESS
-    )
-    return compute / max(capture.steps, 1), capture.steps if known else 0
+    others = float(np.median(np.delete(waiting, slow))) if len(waiting) > 1 else 0.0
+    whole = capture.time_ns - capture.start_ns
+    known = others >= _LEAST_SHARE * max(whole, 1) and waiting[slow] <= _LEAST_SHARE * others
+    if known:
+        return compute / max(capture.steps, 1), capture.steps / 2
+    return (work, capture.work_steps) if len(work) else (compute, 0)
 
 
 def _far_above(work: Floats) -> list[int]:
