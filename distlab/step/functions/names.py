@@ -12,6 +12,7 @@ from itertools import islice
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
+from distlab.step.functions.holders import library_of
 from distlab.user_code import is_users
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
@@ -75,8 +76,8 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _holds_variables(value: Any) -> bool:
-    """Returns whether a value is a variable, or a container or object that holds one."""
-    if isinstance(value, Variable | ShardedVariable):
+    """Returns whether a value is a variable or a model, or holds a variable."""
+    if isinstance(value, Variable | ShardedVariable) or library_of(value) is not None:
         return True
     if isinstance(value, list | tuple):
         held: Any = value
