@@ -27,8 +27,9 @@ from distlab.values.plain_arrays import are_of_devices, is_plain
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.wide_integers import require_kept
 
-_ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-_LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
+_LAZY: Final = (
+    *(inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction),
+)
 
 
 def is_array_like(value: Any) -> bool:
@@ -113,12 +114,6 @@ def require_plain(fn: Callable[..., Any], verb: str = "run") -> None:
             "generator or async function, whose body starts only when something iterates or "
             "awaits it. Write a plain function, and loop outside of it."
         )
-
-
-def is_asynchronous(fn: Callable[..., Any]) -> bool:
-    """Returns whether what a call of a function returns must be awaited."""
-    called = _body(fn)
-    return any(is_so(called) for is_so in _ASYNCHRONOUS)
 
 
 def _body(fn: Any) -> Any:
