@@ -213,13 +213,7 @@ def map_structure_up_to(
 
 
 class _Node(NamedTuple):
-    """One level of a nest.
-
-    Attributes:
-      keys: What distinguishes the children: keys, names of fields, or numbers.
-      children: The children in this order.
-      build: Makes the same level of other children.
-    """
+    """One level of a nest, its children by keys, names or numbers, and what builds it of others."""
 
     keys: list[Any]
     children: list[Any]

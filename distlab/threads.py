@@ -17,21 +17,13 @@ _raise_in: Final[Any] = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 def end_soon(thread: threading.Thread) -> None:
-    """Raises `SystemExit` in a thread, at the next of Python's instructions that it runs.
-
-    A thread that comes back from C while the interpreter ends is aborted, and the process with it.
-    """
+    """Raises `SystemExit` in a thread, which else aborts the process if it leaves C at its end."""
     if thread.ident is not None and thread.is_alive():
         _raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 class Wake:
-    """Wakes one thread that waits; wakes before it waits count as one.
-
-    An interrupt on the way into `threading.Event`, `Condition` or `queue.Queue`, which take their
-    lock in Python, leaves it locked. Here it ends the wait alone, and may take the wake
-    with it: so look again what is waited for after some time.
-    """
+    """Wakes one thread that waits. An interrupt may take a wake, and leaves nothing locked."""
 
     def __init__(self) -> None:
         self._asleep = threading.Lock()
@@ -50,12 +42,7 @@ class Wake:
 
 
 class Thread(threading.Thread):
-    """A thread that notes the end of its function itself.
-
-    An interrupt of `threading.Thread.join` makes Python 3.11 and 3.12 take a thread that still
-    runs for one that has ended, and whoever waits again does not wait at all. Here an interrupt
-    ends the wait alone.
-    """
+    """A thread that notes its end itself: an interrupt of Python's `join` may end it too early."""
 
     def __init__(
         self, target: Callable[..., object], *args: Any, name: str, daemon: bool = True

@@ -29,11 +29,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def calling_line() -> str:
-    """Returns the file and line at which the user's code called distlab, as `"train.py:34"`.
-
-    It is empty where only libraries are on the stack, as in their threads. A notebook's cells have
-    files of IPython's, whose names say nothing: those are `"cell:34"`.
-    """
+    """Returns the line of the user's code that called distlab, as `"train.py:34"`; "" for none."""
     return line_of(sys._getframe(1))
 
 

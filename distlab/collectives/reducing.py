@@ -155,10 +155,7 @@ def summable_components(value: PerReplica, op: ReduceOp) -> PerReplica:
 
 
 def _as_per_replica(value: Any, strategy: Host, *, common: bool) -> Any:
-    """Returns what has a component for each replica as a `PerReplica`.
-
-    That is a variable whose copies may differ, and an array that the user divided.
-    """
+    """Returns variables whose copies may differ, and divided arrays, as `PerReplica`."""
     replicas = strategy.num_replicas_in_sync
     if isinstance(value, Variable):
         layout = value.storage.layout
@@ -185,11 +182,7 @@ def _reduce_other(
 def _reduce_over_workers(
     strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None, started: int
 ) -> jax.Array:
-    """Reduces a value of which each worker has its own, as TensorFlow does.
-
-    A value that variables or `Mirrored` hold, or that has axes to reduce, counts once for each
-    replica; any other value once for each worker.
-    """
+    """Reduces a value of which each worker has its own; a mirrored one counts for each replica."""
     mesh = strategy.mesh
     for_each_replica = axes is not None or isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):

@@ -27,15 +27,7 @@ from distlab.variables.variable import Variable, live
 
 @final
 class TracedPerReplica(DistributedValues):
-    """A per-replica value in a `merge_call` that is being traced.
-
-    A trace stands for one replica and holds only its component; `values` gathers
-    those of the others.
-
-    Attributes:
-      local: The component of the traced replica.
-      collectives: The collectives of the trace.
-    """
+    """A per-replica value in a traced `merge_call`, which holds one replica's component."""
 
     __slots__ = ("collectives", "local")
 
@@ -68,21 +60,16 @@ class TracedPerReplica(DistributedValues):
 
 @final
 class TracedCollectives:
-    """The collectives of one traced replica.
+    """The collectives of one traced replica, whose gradients are the collectives of gradients.
 
-    The gradient of an all-reduce is the all-reduce of the gradients, as in
-    `tf.distribute`: JAX transposes `psum` to `psum`.
-
-    `plan` holds the shape on every replica of each array that the function all-gathers, in
-    order; arrays beyond it have the same shape on all replicas. `differing` holds the
+    `plan` has the shapes on all replicas of each array that is gathered, in order; `differing` the
     positions of those passed numbers that differ between replicas, such as numbers of rows.
 
     Attributes:
       gathered: The shape on the traced replica of each array all-gathered so far.
       numbers: The Python numbers passed on so far.
       common: The traced arguments that all replicas receive whole.
-      merged_into_one: Of several workers, the values that a `merge_call` returned as one for all
-        replicas. Returned by the function, each is one array, as in TensorFlow.
+      merged_into_one: Of several workers, what a `merge_call` returned as one for all replicas.
       made: The variables that the function made while it was traced.
       shared: Whether the replicas are those of several workers.
       may_make: Whether it may make variables: in its first trace, as in a `tf.function`.
@@ -259,11 +246,7 @@ class TracedCollectives:
 
 
 def _rows(value: jax.Array, groups: list[list[int]] | None = None) -> jax.Array:
-    """Returns the values of all replicas, `(replicas, ...)`; with groups, those of its own group.
-
-    XLA may abort the process for the gradient of gathered complex numbers, a sum of constants; so
-    their parts are gathered.
-    """
+    """Returns all rows; of complex numbers by parts, at whose gradient XLA may abort else."""
     if jnp.issubdtype(value.dtype, jnp.complexfloating):
         return jax.lax.complex(_rows(value.real, groups), _rows(value.imag, groups))
     rows: jax.Array = jax.lax.all_gather(value, AXIS, axis_index_groups=groups)

@@ -18,12 +18,7 @@ from distlab.errors import ContextError
 
 
 class Dispatch(NamedTuple):
-    """A program that was handed over.
-
-    Attributes:
-      name: What it computes, for messages.
-      fingerprint: The same in all processes for the same program.
-    """
+    """A program that was handed over; its fingerprint is the same in all processes."""
 
     name: str
     fingerprint: str

@@ -74,11 +74,7 @@ threads: set[int] = set()
 
 
 def admit(result: jax.Array, *, assigns: bool = False) -> None:
-    """Counts a step as in flight, and waits for the older half when the limit is exceeded.
-
-    The error of an older step is kept for `require_sound`, which comes before each step: this one
-    runs already.
-    """
+    """Counts a step as in flight; waits for the older half, whose errors are kept, at the limit."""
     global admitted
     admitted += 1
     _waiting.append((result, assigns))
@@ -127,10 +123,7 @@ def waiting() -> list[jax.Array]:
 
 
 def note_thread() -> None:
-    """Notes that the calling thread runs steps: the interpreter's end waits for them.
-
-    A thread is inside of JAX also while it traces and compiles its first step.
-    """
+    """Notes that the calling thread runs steps, or traces: the interpreter's end waits for it."""
     threads.add(threading.get_ident())
 
 
@@ -219,11 +212,9 @@ def finish() -> None:
 
 
 def _limit(thread: threading.Thread) -> float:
-    """Returns for how many seconds the interpreter's end waits for a thread that runs steps.
+    """Returns for how many seconds after its last use of JAX the interpreter's end awaits a thread.
 
-    That is counted from the moment when it was last inside of JAX, up to the longest limit. It is
-    0 for one that waits in Python, outside of a step, as for its next task. Of one that
-    Python has not started no frames mean that it is elsewhere, or has ended.
+    It is 0 for one that waits in Python, outside of a step, as for its next task.
     """
     frames = frames_of(thread.ident or 0)
     if not frames:

@@ -17,11 +17,8 @@ _R = TypeVar("_R")
 def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
     """Returns `verb`, which calls JAX, such that it can be called again after an interrupt.
 
-    JAX may hide an interrupt in another error; here it comes out as itself. And one that comes
-    while JAX before 0.11.2 enters into a cache what it is about to compute leaves that entry
-    unfinished: the next call that needs it raises RecursionError ("Recursively calling"), and one
-    from another thread never returns. So an interrupt empties JAX's caches. Programs of `run` that
-    are compiled stay compiled.
+    An interrupt while JAX (before 0.11.2) fills a cache leaves an entry unfinished, at which the
+    next call raises RecursionError, and another thread never returns: so caches are emptied.
     """
 
     @functools.wraps(verb)
@@ -46,11 +43,7 @@ def settle(error: BaseException) -> None:
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
-    """Returns the interrupt of which JAX made another error; None where it made none.
-
-    It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
-    module that is compiled.
-    """
+    """Returns the interrupt of which JAX made another error where C++ calls Python."""
     if not isinstance(error, ValueError | RuntimeError):
         return None
     if isinstance(error.__cause__, KeyboardInterrupt):

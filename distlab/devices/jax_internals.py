@@ -79,8 +79,7 @@ def connect(address: str, processes: int, index: int, seconds: int, heartbeat: i
 def explain_failures(explain: Callable[[Exception], None]) -> None:
     """Lets `explain` raise another error where reading an array, or waiting for it, fails.
 
-    A program that waits for a lost process fails long after its dispatch, where its results are
-    read in JAX's own code. It replaces methods of JAX, in programs of several processes alone.
+    It replaces methods of JAX, in programs of several processes alone, whose lost peers show there.
     """
     declared: Any = ArrayImpl
     client: Any = _xla_client
@@ -104,22 +103,14 @@ def explain_failures(explain: Callable[[Exception], None]) -> None:
 
 
 def uncommitted(array: Any) -> Any:
-    """Returns an uncommitted view of a single-device array; any other value unchanged.
-
-    JAX refuses to compute with arrays that are committed to different devices, where
-    TensorFlow copies. JAX copies uncommitted arrays, too.
-    """
+    """Returns an uncommitted view of an array on one device, which mixes with those of others."""
     if type(array) is not ArrayImpl or len(array.sharding.device_set) > 1:
         return array
     return ArrayImpl(array.aval, array.sharding, [array], committed=False)
 
 
 def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
-    """Makes JAX accept the objects of a class wherever it accepts arrays.
-
-    JAX's own protocol, `__jax_array__`, is for `jnp` functions alone, and pytree nodes have
-    another structure than arrays.
-    """
+    """Makes JAX accept objects of a class as arrays; `__jax_array__` serves `jnp` alone."""
     _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
     cast(Any, _jaxlib).register_canonicalize_value_handler(kind, read)
 
@@ -151,11 +142,7 @@ configuration: Final[Callable[[], Hashable]] = _config.trace_context
 
 
 def copied_context() -> Callable[..., Any]:
-    """Returns what calls a function with this thread's settings of JAX, in another thread, too.
-
-    It passes on the arguments after the function. Settings of a `with` block, such as
-    `jax.enable_x64(True)`, hold in one thread alone, like context variables, which go along.
-    """
+    """Returns what calls a function with this thread's settings and context, in another thread."""
     context = contextvars.copy_context()
     states = _config.config_states.items()
     own = [state for name, state in states if not name.startswith(_OF_ONE_THREAD)]
@@ -177,11 +164,7 @@ def current_trace() -> object:
 
 
 def being_staged(*, within: object = None) -> bool:
-    """Returns whether this thread stages its operations into a program, as under `jit`.
-
-    That may be a transformation around the present one: `jit` of a function that `grad` made.
-    Traces outside of `within` don't count.
-    """
+    """Returns whether this thread stages operations into a program, by traces inside `within`."""
     trace: Any = _core.trace_ctx.trace
     while trace is not None and trace is not within:
         if isinstance(trace, _DynamicJaxprTrace):
@@ -216,11 +199,7 @@ _blocks_with_sums = 0
 
 @contextmanager
 def sums_of_numbers(axis: str, differs: Callable[[Any], bool]) -> Iterator[None]:
-    """Lets `psum` over an axis add values that are not traced and `differs` between replicas.
-
-    JAX multiplies such a value by the size of the axis, as if it were the same on all replicas.
-    The number of a replica's rows is not. JAX has its own function again after the block.
-    """
+    """Lets `psum` add numbers that differ between replicas, as of rows; JAX multiplies them."""
     token = _summing.set((axis, differs))
     _count_sums(1)
     try:
@@ -260,10 +239,7 @@ def _psum_of_numbers(x: Any, axis_name: Any, *, axis_index_groups: Any, **option
 
 
 def pieces(array: jax.Array) -> list[jax.Array]:
-    """Returns an array's shard on each of its devices, in the order of the devices.
-
-    JAX makes the shards' objects when first asked; of two threads at once, one gets too few.
-    """
+    """Returns an array's shards in order; JAX gives one of two threads at once too few."""
     with _taking_apart:
         held = cast(ArrayImpl, array)._arrays
     if held is None:
@@ -286,10 +262,7 @@ def with_copies(array: jax.Array, count: int | None = None) -> jax.Array:
 
 
 def for_another_thread(array: jax.Array) -> jax.Array:
-    """Returns an array object of the same memory, for a thread that asks whether it is ready.
-
-    JAX ends the process where one thread asks while another deletes the same object.
-    """
+    """Returns an object of the same memory; asking one that is being deleted ends the process."""
     if array.is_deleted():  # where `clone` ends the process, too
         raise RuntimeError("Array has been deleted.")
     declared: Any = array
@@ -302,10 +275,7 @@ def for_another_thread(array: jax.Array) -> jax.Array:
 
 
 def is_ready(array: jax.Array) -> bool:
-    """Returns whether an array, which must not be deleted, is computed.
-
-    A thread that did not make the array asks its own: see `for_another_thread`.
-    """
+    """Returns whether an array is computed; another thread asks `for_another_thread(array)`."""
     return bool(cast(Any, array).is_ready())
 
 
@@ -317,10 +287,7 @@ def devices_of(array: jax.Array) -> list[jax.Device]:
 
 
 def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Array]:
-    """Returns a function that makes a global array of arrays on single devices.
-
-    `make_array_from_single_device_arrays` checks each of them, which takes 20 times as long.
-    """
+    """Returns what makes a global array of pieces, 20 times faster than JAX, which checks them."""
     aval = _core.ShapedArray(shape.shape, shape.dtype)
 
     def assembled(pieces: list[jax.Array]) -> jax.Array:
@@ -332,18 +299,12 @@ def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Ar
 
 
 def placing() -> AbstractContextManager[None]:
-    """Returns a context whose transfers to devices are those of the verb that the user calls.
-
-    As with `device_put`, `jax.transfer_guard("disallow")` lets them pass.
-    """
+    """Returns a context whose transfers are asked for: `jax.transfer_guard` lets them pass."""
     return _config.explicit_device_put_scope()
 
 
 def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
-    """Returns arrays that are divided over devices on one, as `device_put` does.
-
-    JAX 0.12 copies them by way of the host, and takes that for a transfer that nobody asked for.
-    """
+    """Returns arrays on one device; JAX 0.12 goes by way of the host, which guards would refuse."""
     with jax.transfer_guard_device_to_host("allow"):
         return jax.device_put(arrays, device)
 
@@ -389,10 +350,7 @@ _ONE_EVENT = b"\x0a\x04\x1a\x02\x22\x00"
 
 @functools.cache
 def keep_profile_types() -> Iterator[Any]:
-    """Keeps the type of statistics, which jaxlib else makes anew.
-
-    On Python 3.13 making it warns, which aborts the process where warnings are errors.
-    """
+    """Keeps the type of statistics, whose making aborts Python 3.13 where warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         data = jax.profiler.ProfileData.from_serialized_xspace(_ONE_EVENT)

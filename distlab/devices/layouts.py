@@ -22,12 +22,7 @@ LayoutName: TypeAlias = Literal["replicated", "per_replica", "single"]
 
 
 class Partition(NamedTuple):
-    """Division of a global array into the replicas' blocks, for a program over the mesh.
-
-    Attributes:
-      spec: The axes of the mesh by which the array is divided.
-      of_rows: Whether a block is one row, whose first axis is not the replica's.
-    """
+    """Division of an array into the replicas' blocks, for a program; of rows, a block has one."""
 
     spec: PartitionSpec
     of_rows: bool = False
@@ -173,10 +168,7 @@ class OnePerReplica(_OnMesh):
 
 @final
 class OnOneDevice(Layout):
-    """One copy, which all replicas share.
-
-    Without a `home` it stays where JAX puts it.
-    """
+    """One copy, which all replicas share; without a `home` it stays where JAX puts it."""
 
     name: LayoutName = "single"
     one_copy = True

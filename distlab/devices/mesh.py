@@ -53,11 +53,7 @@ class ReplicaMesh:
         self.first = SingleDeviceSharding(self.local_devices[0])
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
-        """Returns a context in which JAX traces what one replica computes, as in `shard_map`.
-
-        Operations on an array that lies on a mesh note the mesh: without it, one of all replicas,
-        which can't be a part of what one replica computes.
-        """
+        """Returns a context in which JAX traces what one replica computes, as in `shard_map`."""
         return jax.sharding.use_abstract_mesh(self._manual)
 
     def put_whole(self, value: Any) -> jax.Array:

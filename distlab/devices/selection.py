@@ -75,11 +75,7 @@ def use_cpu_devices(count: int) -> None:
 
 
 def prepare_cpu_backend() -> None:
-    """Configures XLA and glibc for several CPU devices, unless JAX has started them.
-
-    Collectives of several steps, and host callbacks, deadlock where XLA's thread pool is
-    too small; see `distlab.devices.thread_pool`.
-    """
+    """Configures XLA and glibc for several CPU devices, unless JAX has started them."""
     if jax_internals.backend_started():
         _check_thread_pool()
     elif thread_pool.enlarge():
@@ -108,11 +104,7 @@ def _check_thread_pool() -> None:
 
 
 def give_back_memory() -> None:
-    """Returns freed memory to the operating system, about 80 MB after a compilation.
-
-    glibc would keep it, because `prepare_cpu_backend` makes it keep large buffers.
-    The call takes about 20 ms, and does nothing on other libcs.
-    """
+    """Returns memory to the system, about 80 MB after a compilation, which glibc else keeps."""
     trim = _libc_function("malloc_trim")
     if trim is not None:
         trim(0)

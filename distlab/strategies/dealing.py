@@ -18,14 +18,7 @@ _beside: Final[ContextVar[tuple[Variable, ...]]] = ContextVar("distlab_beside", 
 
 @final
 class Dealing:
-    """Deals variables out to parameter servers in turn.
-
-    A partitioner returns the number of parts along each axis; without one, variables stay
-    whole.
-
-    Raises:
-      ArgumentTypeError: `partitioner` can't be called.
-    """
+    """Deals variables out to parameter servers in turn, in parts where there is a partitioner."""
 
     def __init__(self, servers: int, partitioner: Callable[..., Any] | None) -> None:
         self._turns = itertools.cycle(range(servers))
@@ -42,11 +35,7 @@ class Dealing:
         return next(self._turns)
 
     def made(self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> Any:
-        """Returns a new variable, whole or in parts.
-
-        Beside another variable, as an optimizer's slot is, its parts are like the other's. As in
-        TensorFlow the partitioner is not asked then.
-        """
+        """Returns a new variable; beside another one it is divided as that, as in TensorFlow."""
         neighbours = _beside.get()
         if len(neighbours) > 1:
             rows = [part.shape[0] for part in neighbours]

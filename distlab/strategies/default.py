@@ -33,11 +33,7 @@ _NUMBER: Final = -1
 
 @final
 class DefaultStrategy(Strategy):
-    """The result of `get_strategy()` outside of any scope.
-
-    Programs written for a strategy run under it unchanged: `run` calls the
-    function as ordinary Python, on JAX's default device.
-    """
+    """The strategy outside of any scope: `run` calls the function as ordinary Python."""
 
     distributed: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = True

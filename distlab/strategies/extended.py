@@ -667,10 +667,7 @@ def _components(leaf: Any) -> tuple[Any, ...]:
 
 
 def _in_tuples(results: list[Any]) -> Any:
-    """Returns the structure of the results with a tuple of each copy's result at each leaf.
-
-    As in TensorFlow, an object that is the result for every copy is there once.
-    """
+    """Returns results with a tuple of each copy's at each leaf; once what is one object for all."""
     return jax.tree.map(
         lambda *leaves: _components(leaves[0]) if len(set(map(id, leaves))) == 1 else leaves,
         *results,

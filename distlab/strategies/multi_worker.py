@@ -100,13 +100,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
 @dataclass(frozen=True)
 class _Tasks:
-    """The tasks that run the program together.
-
-    Attributes:
-      names: Their names, the chief's first.
-      addresses: Their addresses, in the same order.
-      index: The position of this process among them; None for a process that runs alone.
-    """
+    """The tasks of a program, the chief first; `index` is None for a process that runs alone."""
 
     names: list[str]
     addresses: list[str]

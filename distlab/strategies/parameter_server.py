@@ -247,11 +247,7 @@ class ParameterServerStrategy(Strategy):
     def _run(
         self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
     ) -> Any:
-        """Runs `fn` on the worker's one replica.
-
-        A function that runs eagerly may read and assign variables at any time, so
-        the other workers wait for it.
-        """
+        """Runs `fn` on the worker's one replica; other threads wait for an eager function."""
         alone = self._tasks is None
         return runner.run(self, self.place, fn, args, kwargs, options=options, alone=alone)
 

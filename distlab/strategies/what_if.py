@@ -60,18 +60,7 @@ _DTYPES: Final = ("float32", "bfloat16", "float16", "int32")
 
 @dataclass(frozen=True)
 class Choices:
-    """A strategy, its input and a variable.
-
-    Attributes:
-      strategy: One of `STRATEGIES`.
-      replicas: The number of replicas of all workers.
-      batch: The number of examples in a global batch, or with a dataset function
-        in a per-replica batch.
-      examples: The number of examples in the dataset.
-      policy: One of `POLICIES`.
-      shape: The shape of the variable.
-      dtype: The dtype of the variable.
-    """
+    """A strategy, its input and a variable; a batch of FROM FUNCTION is that of one replica."""
 
     strategy: str = "MirroredStrategy"
     replicas: int = 8
@@ -123,13 +112,7 @@ class Choices:
 
 
 class Division(NamedTuple):
-    """The division of one epoch's batches.
-
-    Attributes:
-      share: A replica's number of examples of a full batch.
-      sizes: For each step, the number of examples of each replica.
-      first: For each step, each replica's first example; None for an empty replica.
-    """
+    """An epoch's division: examples of a full share, and each step's sizes and first examples."""
 
     share: int
     sizes: list[list[int]]
@@ -137,14 +120,7 @@ class Division(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """The messages of one all-reduce of the variable's gradient inside a step.
-
-    Attributes:
-      algorithm: The class name of the algorithm.
-      messages: The number of messages of each kind of collective.
-      sends: For each message, the number of sends of each replica; empty for a
-        collective that is the same on all replicas.
-    """
+    """The messages of an all-reduce by kind, and the sends of each replica for each message."""
 
     algorithm: str
     messages: dict[str, int]

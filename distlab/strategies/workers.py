@@ -81,10 +81,7 @@ class ThreadWorkers:
 
 @final
 class RemoteWorkers:
-    """Workers that are processes of their own, as one of them or their coordinator sees them.
-
-    `own` is None in the coordinator.
-    """
+    """Workers that are processes; `own` is the number of this one, None in the coordinator."""
 
     def __init__(self, place: Place, count: int, own: int | None = None) -> None:
         self._place = place

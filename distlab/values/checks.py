@@ -69,10 +69,7 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """Returns a function's qualified name without the functions around it.
-
-    A `functools.partial` has the name of its function.
-    """
+    """Returns a function's qualified name without the functions, or the partials, around it."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
@@ -180,11 +177,7 @@ def require_numbers(array: Any, verb: str) -> None:
 
 
 def summable(array: jax.Array, op: ReduceOp) -> jax.Array:
-    """Returns an array in a dtype that holds its sum over replicas, as JAX's sums have.
-
-    Bools are counted. A mean of small whole numbers, such as uint8, is that of the numbers: their
-    sum would wrap around.
-    """
+    """Returns an array in a dtype that holds its sum: bools are counted, means never wrap."""
     small = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize < 4
     wider = array.dtype == bool or (small and op is ReduceOp.MEAN)
     return array.astype(jnp.int32) if wider else array

@@ -350,10 +350,7 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
 
 
 def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[tuple[Shape, ...]]:
-    """Returns the shapes of the components of all replicas, in replica order.
-
-    With several processes, all of them call it, and exchange the shapes of their own.
-    """
+    """Returns the components' shapes on all replicas; all workers call it, and exchange them."""
     own = [[[str(a.dtype), list(a.shape)] for a in column] for column in columns]
     processes = group.current()
     if not mesh.shared or processes is None:

@@ -11,11 +11,7 @@ _KEPT: Final = 256
 
 @final
 class LastBatches:
-    """One array of each of the last 256 batches, which it does not keep alive.
-
-    Attributes:
-      recent: The arrays by `id`, each with its number of examples.
-    """
+    """One array of each of the last 256 batches, by `id`, which it does not keep alive."""
 
     def __init__(self) -> None:
         self.recent: dict[int, tuple[weakref.ref[Any], int]] = {}

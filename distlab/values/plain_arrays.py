@@ -51,10 +51,7 @@ def unshared(value: Any) -> Any:
 
 
 def refusal_of(value: Any, what: str) -> str | None:
-    """Returns why no array of numbers can be made of a value; None for what may be one.
-
-    A masked array would lose its mask, and no device holds an array with fields.
-    """
+    """Returns why no array of numbers can be made of a value; None for what may be one."""
     if is_of_integers(value):
         return (
             f"{what} is of dtype float0: the gradient of whole numbers, which has none, as JAX "

@@ -23,11 +23,7 @@ from distlab.values.stacks import require_no_stack
 @final
 @jax.tree_util.register_pytree_node_class
 class Sharded(DistributedValues):
-    """An array of which each replica has a part, as the user divided it.
-
-    Attributes:
-      array: The array, divided along its first axis over the replicas' devices.
-    """
+    """An array that the user divided along its first axis, one part on each replica."""
 
     __slots__ = ("array",)
 

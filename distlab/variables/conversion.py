@@ -49,10 +49,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
 
 
 def _require_kept(value: Any, dtype: Any, what: str) -> None:
-    """Checks that Python's numbers keep their values in a dtype, as TensorFlow does.
-
-    In JAX 1.5 becomes 1 in int32, and 300 becomes 44 in uint8.
-    """
+    """Checks that Python's numbers keep their values, where JAX makes 1 of 1.5 for int32."""
     if not isinstance(value, bool | int | float | complex | list | tuple):
         return
     try:

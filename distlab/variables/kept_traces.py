@@ -40,10 +40,7 @@ def note_held() -> None:
 
 
 def note_assigned() -> None:
-    """Takes another number if a kept trace may hold what a variable was before.
-
-    It lasts to the end of the block of `apart` around the call.
-    """
+    """Takes another number, to the end of `apart`, if a kept trace may hold what a variable was."""
     if _thread.number not in (0, _process.unused):
         _thread.number = _process.unused
         _context(_thread.number).__enter__()

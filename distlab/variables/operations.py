@@ -23,12 +23,7 @@ COMBINE: Final[dict[str, Callable[..., Any]]] = {
 
 
 class Operation(NamedTuple):
-    """A change of a variable.
-
-    Attributes:
-      verb: A name in `COMBINE`.
-      operands: A value of the variable's shape; of a scatter, `[rows]` indices and the rows.
-    """
+    """A change of a variable by a verb in `COMBINE`; a scatter has indices and rows as operands."""
 
     verb: str
     operands: tuple[Any, ...]

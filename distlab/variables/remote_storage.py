@@ -19,12 +19,7 @@ from distlab.variables.operations import Operation
 
 
 class Key(NamedTuple):
-    """The place of a value.
-
-    Attributes:
-      server: The number of the parameter server.
-      number: The number of the value there.
-    """
+    """The place of a value: the number of its parameter server, and its own there."""
 
     server: int
     number: int
@@ -35,13 +30,7 @@ Kind: TypeAlias = tuple[tuple[int, ...], np.dtype]
 
 
 class Change(NamedTuple):
-    """An operation without its operands.
-
-    Attributes:
-      key: The value that it changes.
-      verb: A name in `operations.COMBINE`.
-      operands: The number of operands.
-    """
+    """An operation of a verb in `operations.COMBINE`, with the number of its operands."""
 
     key: Key
     verb: str
@@ -51,13 +40,7 @@ class Change(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class PackedValues:
-    """Values of one server that are read together, again and again.
-
-    Attributes:
-      server: The server's number.
-      keys: The values.
-      kinds: The kind of each.
-    """
+    """Values of one server that are read together, again and again."""
 
     server: int
     keys: tuple[Key, ...]
@@ -67,13 +50,7 @@ class PackedValues:
 @final
 @dataclass(frozen=True, eq=False)
 class PackedChanges:
-    """Operations of one server that are sent together, again and again.
-
-    Attributes:
-      server: The server's number.
-      changes: The operations, in order.
-      kinds: The kind of each operand, in the same order.
-    """
+    """Operations of one server that are sent together, in order, with the kind of each operand."""
 
     server: int
     changes: tuple[Change, ...]
@@ -107,12 +84,6 @@ class RemoteStorage:
     """The value of a variable on a parameter server, with the interface of `Storage`.
 
     Every read asks the server, and every change goes there as an operation.
-
-    Attributes:
-      layout: One copy.
-      apart: False: one copy is equal to itself.
-      own_copies: False, likewise.
-      changing: Nothing to hold: the server applies one operation after another.
     """
 
     __slots__ = ("__weakref__", "key", "layout", "name", "servers")

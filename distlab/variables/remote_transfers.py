@@ -29,16 +29,7 @@ _T = TypeVar("_T")
 
 
 class _Stretch(NamedTuple):
-    """Neighbours of one type in a server's buffer.
-
-    Attributes:
-      part: The number of the buffer.
-      begin: The first byte.
-      end: The byte after the last.
-      dtype: The type.
-      members: The positions of the arrays, among all.
-      shapes: Their shapes.
-    """
+    """Neighbours of one type in a server's buffer, by their positions among all arrays."""
 
     part: int
     begin: int
@@ -50,11 +41,7 @@ class _Stretch(NamedTuple):
 
 @final
 class RemoteReads:
-    """The values that a program reads.
-
-    Attributes:
-      nbytes: Bytes of all values.
-    """
+    """The values that a program reads, of `nbytes` bytes in all."""
 
     def __init__(self, values: Sequence[tuple[RemoteStorage, Kind]]) -> None:
         self._servers: ValueServers = values[0][0].servers
@@ -93,13 +80,7 @@ class RemoteReads:
 
 @final
 class RemoteChanges:
-    """The operations that a program returns.
-
-    Those of one storage take place in their order.
-
-    Attributes:
-      arrays: The number of the flat arrays.
-    """
+    """The operations that a program returns, in `arrays` flat arrays; of each value in order."""
 
     def __init__(
         self, changes: Sequence[tuple[RemoteStorage, str, int]], kinds: Sequence[Kind]

@@ -23,16 +23,8 @@ Figures: TypeAlias = dict[int, tuple[int, ...]]
 class Link:
     """The figures of one worker and one server.
 
-    Attributes:
-      reads: Values that the worker received.
-      read_bytes: Bytes of these.
-      changes: Changes that it sent.
-      change_bytes: Bytes of their operands.
-      used: Changes of values that the same function had read before.
-      behind: Sum over these of the changes that others had made since the read.
-      most_behind: The largest of these numbers.
-      read_messages: Messages that asked the server for values; none where it is in this process.
-      change_messages: Messages that took changes there, likewise.
+    `used` counts changes of values that the same function had read, `behind` the changes of others
+    since those reads. Messages are counted where the server is another process.
     """
 
     reads: int = 0

@@ -45,8 +45,7 @@ class Storage:
       name: The variable's name.
       apart: Whether copies that should be equal may differ, since one was assigned alone.
       own_copies: Whether each replica keeps what it assigns by design, as Keras' batch statistics.
-      changing: Held from a read to the assignment that rests on it, so that no other thread's
-        change is lost.
+      changing: Held from a read to the assignment that rests on it.
       version: Number of changes of a value on a parameter server (`server_traffic`).
     """
 
@@ -174,11 +173,7 @@ class Storage:
         return with_copies(self._array, 1) if self._first_read else self._array
 
     def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
-        """Announces that a program is about to compute the next value.
-
-        An interrupt, as by Ctrl-C, may come when the program has the old value's memory and
-        before `adopt`. The next value is found then.
-        """
+        """Announces the outputs of a program, found where an interrupt comes before `adopt`."""
         self._settle()
         self._coming = (outputs, position)
 

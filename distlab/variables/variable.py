@@ -509,10 +509,7 @@ def _keep(variable: Variable, number: int) -> None:
 
 
 def dependents_of_youngest(variables: Iterable[Variable]) -> dict[int, object]:
-    """Returns what lives as long as the variable that was made last, by `id`.
-
-    Whoever has a model in one variable and a count of all models in another drops the younger one.
-    """
+    """Returns what lives, by `id`, as long as the variable made last: models come after counts."""
     return max(variables, key=lambda variable: variable._number)._dependents
 
 

@@ -22,11 +22,7 @@ from distlab.variables.verbs import VariableVerbs
 class VariableCopy(VariableVerbs):
     """A copy of a variable, as `Variable.values` and `extended.update` provide it.
 
-    An assignment changes this copy only.
-
-    Attributes:
-      variable: The variable.
-      number: The replica's number; None for the copy of each replica, in a program.
+    An assignment changes this copy only. `number` is None for each replica's copy, in a program.
     """
 
     __slots__ = ("number", "variable")
