@@ -23,10 +23,8 @@ from distlab.variables.variable import is_variable
 __all__ = [
     "assert_same_structure",
     "flatten",
-    "flatten_up_to",
     "is_nested",
     "map_structure",
-    "map_structure_up_to",
     "pack_sequence_as",
 ]
 
@@ -51,9 +49,6 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     Args:
       structure: A nest, or a leaf.
       expand_composites: Whether the components of distributed values are leaves.
-
-    Raises:
-      StructureError: The keys of a mapping can't be sorted.
 
     Example:
       >>> import distlab as dl
@@ -164,54 +159,6 @@ def assert_same_structure(
     _require_same(nest1, nest2, "", types=check_types, composites=expand_composites)
 
 
-def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> list[Any]:
-    """Returns the parts of a nest that stand where another one has leaves.
-
-    Args:
-      shallow_tree: A nest.
-      input_tree: A nest that has at least its structure.
-      check_types: Whether the types must be the same, too.
-
-    Raises:
-      ValueShapeError: `input_tree` lacks a part of the structure.
-      StructureError: The types differ.
-
-    Example:
-      >>> import distlab as dl
-      >>> dl.nest.flatten_up_to([0, 0], [(1, 2), {"a": 3}])
-      [(1, 2), {'a': 3}]
-    """
-    return list(_up_to(shallow_tree, input_tree, "", types=check_types))
-
-
-def map_structure_up_to(
-    shallow_tree: Any, func: Callable[..., Any], *inputs: Any, check_types: bool = True
-) -> Any:
-    """Returns a nest with `func` of the parts of other nests that stand where it has leaves.
-
-    Args:
-      shallow_tree: The nest whose structure the result has.
-      func: A function of one part of each nest.
-      *inputs: Nests that have at least its structure.
-      check_types: Whether the types must be the same, too.
-
-    Raises:
-      ValueShapeError: A nest lacks a part of the structure, or there is none.
-      StructureError: The types differ.
-
-    Example:
-      >>> import distlab as dl
-      >>> dl.nest.map_structure_up_to([0, 0], len, [(1, 2), {"a": 3}])
-      [2, 1]
-    """
-    if not inputs:
-        raise ValueShapeError(
-            "map_structure_up_to needs a nest. Write map_structure_up_to(shallow_tree, func, nest)."
-        )
-    columns = zip(*(flatten_up_to(shallow_tree, i, check_types) for i in inputs), strict=True)
-    return pack_sequence_as(shallow_tree, [func(*column) for column in columns])
-
-
 class _Node(NamedTuple):
     """One level of a nest, its children by keys, names or numbers, and what builds it of others."""
 
@@ -259,13 +206,7 @@ def _registered(value: Any) -> _Node | None:
 
 
 def _mapping(value: Mapping[Any, Any]) -> _Node:
-    try:
-        keys = sorted(value)
-    except TypeError as error:
-        raise StructureError(
-            f"The keys of a mapping in a nest must be sortable, got {shown(list(value), 200)}. Use "
-            "keys of one type."
-        ) from error
+    keys = sorted(value)
 
     def build(parts: list[Any]) -> Any:
         by_key = dict(zip(keys, parts, strict=True))
@@ -303,53 +244,19 @@ def _require_same(one: Any, other: Any, path: str, *, types: bool, composites: b
             f"The structures differ{_at(path)}: one has a {type(nest).__name__}, the other the "
             f"leaf {shown(leaf)}. Pass nests of one structure."
         )
-    _require_same_level((one, first), (other, second), path, types=types)
+    mappings = isinstance(one, Mapping) and isinstance(other, Mapping)
+    if types and type(one) is not type(other) and not mappings:
+        raise StructureError(
+            f"The types differ{_at(path)}: {type(one).__name__} and {type(other).__name__}. Pass "
+            "nests of the same types, or check_types=False."
+        )
+    if first.keys != second.keys if mappings else len(first.keys) != len(second.keys):
+        raise ValueShapeError(
+            f"The structures differ{_at(path)}: one has {shown(first.keys, 100)}, the other "
+            f"{shown(second.keys, 100)}. Pass nests of one structure."
+        )
     for key, a, b in zip(first.keys, first.children, second.children, strict=True):
         _require_same(a, b, f"{path}[{key!r}]", types=types, composites=composites)
-
-
-def _require_same_level(
-    one: tuple[Any, _Node], other: tuple[Any, _Node], path: str, *, types: bool
-) -> None:
-    """Checks the types and keys of two levels; equal named tuples and any mappings are alike."""
-    kinds = type(one[0]), type(other[0])
-    mappings = isinstance(one[0], Mapping) and isinstance(other[0], Mapping)
-    if types and kinds[0] is not kinds[1] and not mappings and not _equal_tuples(*kinds):
-        raise StructureError(
-            f"The types differ{_at(path)}: {kinds[0].__name__} and {kinds[1].__name__}. Pass nests "
-            "of the same types, or check_types=False."
-        )
-    first, second = one[1].keys, other[1].keys
-    if first != second if mappings else len(first) != len(second):
-        raise ValueShapeError(
-            f"The structures differ{_at(path)}: one has {shown(first, 100)}, the other "
-            f"{shown(second, 100)}. Pass nests of one structure."
-        )
-
-
-def _equal_tuples(one: type, other: type) -> bool:
-    fields = getattr(one, "_fields", None)
-    return (
-        fields is not None
-        and fields == getattr(other, "_fields", None)
-        and one.__name__ == other.__name__
-    )
-
-
-def _up_to(shallow: Any, deep: Any, path: str, *, types: bool) -> Iterator[Any]:
-    first = _node(shallow, composites=False)
-    if first is None:
-        yield deep
-        return
-    second = _node(deep, composites=False)
-    if second is None:
-        raise ValueShapeError(
-            f"The structures differ{_at(path)}: shallow_tree has a {type(shallow).__name__}, the "
-            f"other the leaf {shown(deep)}. Pass a nest that has at least its structure."
-        )
-    _require_same_level((shallow, first), (deep, second), path, types=types)
-    for key, a, b in zip(first.keys, first.children, second.children, strict=True):
-        yield from _up_to(a, b, f"{path}[{key!r}]", types=types)
 
 
 def _at(path: str) -> str:

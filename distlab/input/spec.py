@@ -21,12 +21,6 @@ class PerReplicaSpec:
 
     value_specs: tuple[TensorSpec, ...]
 
-    def _repr_html_(self) -> str:
-        """Shows each replica's spec in notebooks."""
-        from distlab.values.reprs import per_replica_spec_html
-
-        return per_replica_spec_html(self)
-
 
 def per_replica_spec(spec: Any, replicas: int) -> Any:
     """Returns the nest of specs of per-replica elements."""

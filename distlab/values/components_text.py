@@ -1,7 +1,4 @@
-"""The text of distributed values: the numbers of each component, bounded.
-
-Only what is shown is read from the devices.
-"""
+"""The text of distributed values: the numbers of each component, bounded."""
 
 from __future__ import annotations
 
@@ -15,12 +12,9 @@ import numpy as np
 _MOST_COMPONENTS: Final = 16
 _MOST_NUMBERS: Final = 32
 """Components with more numbers are shown in part."""
-_IN_A_ROW: Final = 6
-_ROWS: Final = 2
+_MOST_BYTES: Final = 1 << 20
+"""Those with more bytes without numbers, as all would be read from the device."""
 _MOST_CHARACTERS: Final = 400
-
-_FAILURES: Final = (RuntimeError, TypeError, ValueError, AttributeError, IndexError)
-"""A deleted array, a computation that failed."""
 
 
 def components_text(
@@ -39,37 +33,15 @@ def components_text(
 
 
 def _array_text(array: Any, place: tuple[Any, ...]) -> str:
-    """Returns the text of a component, such as `Array([0., 1., ...], dtype=float32)`."""
+    """Returns the text of a component, such as `Array([0., 1., ..., 9.], dtype=float32)`."""
     if not hasattr(array, "dtype"):
         return repr(array)
     if array.dtype == object:
         return repr(array[place])
     shape = tuple(index.stop for index in place if isinstance(index, slice))
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key) or array.nbytes > _MOST_BYTES:
         return f"{array.dtype}{list(shape)}"
-    try:
-        shown = _shown(array, place, shape)
-    except _FAILURES as error:
-        deleted = isinstance(array, jax.Array) and array.is_deleted()
-        why = "deleted" if deleted else f"not readable, {type(error).__name__}"
-        return f"{array.dtype}{list(shape)}, {why}"
-    partly = shown.shape != shape or (shown.size == 0 and shown.ndim > 1)
-    return f"Array({_numbers(shown, shape)}, {f'{shape=}, ' * partly}dtype={array.dtype})"
-
-
-def _shown(array: Any, place: tuple[Any, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns a component's first elements."""
-    if int(np.prod(shape, dtype=np.int64)) > _MOST_NUMBERS:
-        most = [*[1] * (len(shape) - 2), _ROWS, _IN_A_ROW][-len(shape) :]
-        lengths = iter([min(pair) for pair in zip(shape, most, strict=True)])
-        place = tuple(slice(next(lengths)) if isinstance(n, slice) else n for n in place)
-    if array.size <= _MOST_NUMBERS:
-        return np.asarray(array)[place]  # no program to cut it on the device
-    return np.asarray(array[place])
-
-
-def _numbers(shown: np.ndarray, shape: tuple[int, ...]) -> str:
-    if not shape:
-        return np.array2string(shown)
-    parts = [_numbers(part, shape[1:]) for part in shown]
-    return f"[{', '.join([*parts, '...'][: len(parts) + (shape[0] > len(parts))])}]"
+    shown = np.asarray(array)[place]
+    text = np.array2string(shown, separator=", ", threshold=_MOST_NUMBERS, edgeitems=2)
+    partly = shown.size > _MOST_NUMBERS or (shown.size == 0 and shown.ndim > 1)
+    return f"Array({' '.join(text.split())}, {f'{shape=}, ' * partly}dtype={array.dtype})"

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab.devices import in_flight
-from distlab.devices.jax_internals import ConcreteArray, placing, uncommitted
+from distlab.devices.jax_internals import placing, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
 from distlab.errors import (
@@ -33,7 +33,7 @@ from distlab.user_code import warn
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.padding import common_shape, padded, place_of
-from distlab.values.stacks import remember, remember_equal_rows
+from distlab.values.stacks import remember_equal_rows
 from distlab.values.wide_integers import require_kept
 
 Shape: TypeAlias = tuple[int, ...]
@@ -113,8 +113,6 @@ class PerReplica(DistributedValues):
     __array__ = __float__ = __int__ = __complex__ = NotAnArray._refuse
 
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
-        if type(stacked) is not ConcreteArray:  # else its layout shows what it is
-            remember(stacked)
         self.stacked = stacked
         self.shapes = shapes
 
@@ -167,7 +165,6 @@ class PerReplica(DistributedValues):
         """Returns the value with another array and the same shapes."""
         value = object.__new__(cls)  # JAX passes on what a user's function returns, array or not
         value.stacked, value.shapes = children[0], shapes
-        remember(children[0])
         return value
 
     def _repr_html_(self) -> str:
@@ -181,13 +178,13 @@ class PerReplica(DistributedValues):
         stacked = self.stacked
         if not _is_concrete(stacked) or not stacked.shape:
             return self.brief()
+        shapes = replica_shapes(self)
         try:
             rows = _rows(stacked)
-        except RuntimeError:
-            return f"{self.brief()[:-1]}, deleted)"
-        shapes = replica_shapes(self)
-        components = ((n, row, _place(row, shapes[n])) for n, row in rows)
-        return components_text("PerReplica", components, len(rows))
+            components = ((n, row, _place(row, shapes[n])) for n, row in rows)
+            return components_text("PerReplica", components, len(rows))
+        except RuntimeError:  # deleted, or what computes it failed
+            return f"{self.brief()[:-1]}, {'deleted' if stacked.is_deleted() else 'failed'})"
 
     def brief(self) -> str:
         """Returns dtype and shapes without numbers, for messages."""
@@ -319,12 +316,12 @@ class Mirrored(DistributedValues):
         array = self.array
         if not _is_concrete(array):
             return self.brief()
-        try:
-            copies = pieces(array)
-        except RuntimeError:
-            return f"{self.brief()[:-1]}, deleted)"
         place = tuple(map(slice, array.shape))
-        return components_text("Mirrored", ((n, copy, place) for n, copy in copies), len(copies))
+        try:
+            copies = [(n, copy, place) for n, copy in pieces(array)]
+            return components_text("Mirrored", copies, len(copies))
+        except RuntimeError:
+            return f"{self.brief()[:-1]}, {'deleted' if array.is_deleted() else 'failed'})"
 
     def brief(self) -> str:
         """Returns dtype and shapes without numbers, for messages."""

@@ -111,29 +111,6 @@ def dataset_html(dataset: Any) -> str:
     )
 
 
-def per_replica_spec_html(spec: Any) -> str:
-    """Returns a table of the shape and dtype of one component on each replica."""
-    specs = spec.value_specs
-    equal = len(set(specs)) == 1
-    rows = [[str(replica), _spec_on_device(one)] for replica, one in enumerate(specs)]
-    return card(
-        "PerReplicaSpec",
-        f"{_counted(len(specs), 'replica')}{', all equal' if equal else ''}{_unknown(specs)}",
-        ("replica", "component"),
-        [[f"0 to {len(specs) - 1}", rows[0][1]]] if equal and len(rows) > 1 else rows,
-    )
-
-
-def tensor_spec_html(spec: Any) -> str:
-    """Returns a table of the dimensions of one component, and its size when all are known."""
-    known = spec.dtype != object and None not in spec.shape
-    count = int(np.prod(spec.shape, dtype=np.int64)) if known else 0
-    rows = [["dimensions", " \u00d7 ".join(map(_length_text, spec.shape)) or "none"]]
-    if known:
-        rows.append(["size", bytes_text(count * spec.dtype.itemsize)])
-    return card("TensorSpec", _spec_text(spec) + _unknown((spec,)), (), rows)
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
@@ -143,15 +120,6 @@ def _copy_rows(copies: dict[int, Any]) -> list[list[str]]:
         [str(n), _device_name(copy), bytes_text(copy.nbytes), _numbers_text(copy, copy.shape)]
         for n, copy in copies.items()
     ]
-
-
-def _unknown(specs: Any) -> str:
-    """Returns an explanation of `?` when a dimension is unknown."""
-    return "; ? varies between batches" if any(None in spec.shape for spec in specs) else ""
-
-
-def _length_text(length: int | None) -> str:
-    return "?" if length is None else f"{length:,}"
 
 
 def _spec_text(spec: Any) -> str:

@@ -53,35 +53,13 @@ def test_values_of_every_kind() -> None:
         (
             lambda n: jnp.full((100, 50), float(n)),
             (
-                "Array([[2., 2., 2., 2., 2., 2., ...], [2., 2., 2., 2., 2., 2., ...], ...], "
-                "shape=(100, 50), dtype=float32)"
+                "Array([[2., 2., ..., 2., 2.], [2., 2., ..., 2., 2.], ..., [2., 2., ..., 2., 2.], "
+                "[2., 2., ..., 2., 2.]], shape=(100, 50), dtype=float32)"
             ),
         ),
-        (
-            lambda _: jnp.ones((2,) * 6),
-            (
-                "Array([[[[[[1., 1.], [1., 1.]], ...], ...], ...], ...], "
-                "shape=(2, 2, 2, 2, 2, 2), dtype=float32)"
-            ),
-        ),
+        (lambda _: jnp.ones((1000, 300)), "float32[1000, 300]"),
     ]:
         assert _text(make)[2] == last
-
-
-def test_only_what_is_shown_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    asarray = np.asarray
-
-    def noting(value: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(value, jax.Array):
-            read.append(value.nbytes)
-        return asarray(value, *args, **kwargs)
-
-    value = _strategy().replicate(np.ones((1000, 1000), np.float32))
-    monkeypatch.setattr(np, "asarray", noting)
-    assert "shape=(1000, 1000)" in str(value)
-    assert len(read) == 3
-    assert max(read) <= 64
 
 
 @given(shape=st.lists(st.integers(0, 40), max_size=5).filter(lambda s: np.prod(s) < 50_000))

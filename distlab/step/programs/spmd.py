@@ -30,7 +30,6 @@ from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.padding import common_shape
 from distlab.values.plain_arrays import is_packed
-from distlab.values.stacks import remembered
 from distlab.variables.variable import Variable
 
 
@@ -173,10 +172,6 @@ class SpmdFunction:
         wrap = PerReplica if shapes is None else functools.partial(PerReplica, shapes=shapes)
         if first.one[position]:
             return lambda array: wrap(array).values[0]
-        if 0 in self._out[position][0]:
-            # XLA does not divide arrays without elements, so their layout does not show what
-            # they are.
-            return lambda array: wrap(remembered(array))
         return wrap
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
