@@ -8,7 +8,6 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import threading
@@ -16,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,6 @@ import numpy as np
 
 from distlab.collectives.lone import LoneCollectives
 from distlab.context import scopes
-from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import TensorSpec
 from distlab.devices import in_flight, jax_internals
@@ -37,26 +35,19 @@ from distlab.errors import (
     DistlabError,
     MissingExtraError,
     NotFoundError,
-    StructureError,
     ValueShapeError,
 )
 from distlab.text.paths import at_home, search_refusal
-from distlab.text.shown import shown, shown_clause, shown_text
+from distlab.text.shown import shown, shown_clause
 from distlab.values.checks import (
-    declared_array,
-    function_name,
-    is_array_like,
     require_plain,
 )
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
-from distlab.values.plain_arrays import refusal_of
-from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames, kept_traces
 from distlab.variables.protocol import StoredVariable
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
-_KNOWN_PLATFORMS: Final = {*PLATFORMS, "rocm"}
 _VERSION: Final = 1
 _ABOUT, _PROGRAM, _ARRAY = "about.json", "program.jax", "arrays/{}"
 
@@ -123,33 +114,26 @@ class Exported:
         """Returns whether a dimension of any size is zero: JAX's programs know sizes from one."""
         leaves = jax.tree.leaves(args)
         return len(leaves) == len(self._arguments) and any(
-            any(map(_is_none_of_any, np.shape(leaf), aval.shape))
+            size == 0 and not isinstance(of_spec, int)
             for leaf, aval in zip(leaves, self._arguments, strict=True)
-            if len(np.shape(leaf)) == len(aval.shape)
+            for size, of_spec in zip(np.shape(leaf), aval.shape, strict=False)
         )
 
     def _empty(self, args: Any) -> Any:
-        """Returns the results for arguments without examples."""
-        leaves, structure = jax.tree.flatten(args)
+        """Returns the results for arguments without examples, by those for one and for two."""
 
         def of_size(size: int) -> Any:
-            forms = [
-                jax.ShapeDtypeStruct(
-                    tuple(
-                        size if _is_none_of_any(n, of_spec) else n
-                        for n, of_spec in zip(np.shape(leaf), aval.shape, strict=True)
-                    ),
-                    jnp.result_type(leaf),
-                )
-                for leaf, aval in zip(leaves, self._arguments, strict=True)
-            ]
-            args = jax.tree.unflatten(structure, forms)
-            return jax.eval_shape(self.program.call, self.arrays, *args)
+            forms = jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(
+                    tuple(n or size for n in np.shape(leaf)), jnp.result_type(leaf)
+                ),
+                args,
+            )
+            return jax.eval_shape(self.program.call, self.arrays, *forms)
 
-        def empty(one: Any, two: Any, three: Any) -> jax.Array:
-            steps = np.subtract(two.shape, one.shape), np.subtract(three.shape, two.shape)
-            shape = tuple(int(n) for n in one.shape - steps[0])
-            if (steps[0] != steps[1]).any() or 0 not in shape or min(shape) < 0:
+        def empty(one: Any, two: Any) -> jax.Array:
+            shape = tuple(2 * a - b for a, b in zip(one.shape, two.shape, strict=True))
+            if 0 not in shape:
                 raise ValueShapeError(
                     f"{self!r} was called without examples, and its result {one.dtype}"
                     f"{list(one.shape)} has elements all the same, such as a mean over them. Call "
@@ -157,7 +141,7 @@ class Exported:
                 )
             return jnp.zeros(shape, one.dtype)
 
-        return jax.tree.map(empty, *map(of_size, (1, 2, 3)))
+        return jax.tree.map(empty, of_size(1), of_size(2))
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Writes the function to a file, for `dl.load_exported`; the file is whole or not there.
@@ -170,8 +154,7 @@ class Exported:
 
         Raises:
           ArgumentTypeError: `path` is no path.
-          CheckpointError: The disk is full, or the path is a folder, a device or a pipe.
-          StructureError: The function takes or returns an object of a class of its own.
+          CheckpointError: The disk is full, or the path is a folder.
 
         Example:
           >>> import jax.numpy as jnp
@@ -182,11 +165,6 @@ class Exported:
           [2.0, 2.0, 2.0]
         """
         target = _file(path).absolute()
-        if target.exists() and not target.is_file() and not target.is_dir():
-            raise CheckpointError(
-                f"{target} is no regular file, so it is not replaced by an exported function. "
-                "Choose another file."
-            )
         beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -201,43 +179,18 @@ class Exported:
             ) from error
         return str(target)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Returns how to load it from the bytes of its file: a pickle holds what `save` writes."""
-        file = io.BytesIO()
-        self._write(file)
-        return _of_bytes, (file.getvalue(),)
-
-    def __copy__(self) -> Exported:
-        """Returns itself: nothing changes it."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Exported:
-        """Returns itself: nothing changes it."""
-        del memo
-        return self
-
-    def _write(self, path: Path | IO[bytes]) -> None:
+    def _write(self, path: Path) -> None:
         kept = [_with_key(array) for array in self.arrays]
         about = {
             "version": _VERSION,
             "arrays": [[str(a.dtype), list(a.shape), key] for a, key in kept],
         }
-        program = self._serialized()  # before there is a file
+        program = bytes(self.program.serialize())  # before there is a file
         with zipfile.ZipFile(path, "w") as file:
             file.writestr(_ABOUT, json.dumps(about))
             file.writestr(_PROGRAM, program)
             for number, (array, _) in enumerate(kept):
                 file.writestr(_ARRAY.format(number), array.tobytes())
-
-    def _serialized(self) -> bytes:
-        try:
-            return bytes(self.program.serialize())
-        except (TypeError, ValueError) as error:
-            raise StructureError(
-                "A file holds exported functions whose arguments and results are arrays, or lists, "
-                f"tuples and dicts of them with text as keys. JAX reports: {shown_text(error):.300}"
-                " Export a function that takes and returns these."
-            ) from error
 
     def __repr__(self) -> str:
         """Shows the shapes of the arguments and the platforms."""
@@ -266,10 +219,8 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
 
     Raises:
       ArgumentTypeError: `fn` is no function, or a spec is something else.
-      ArgumentValueError: A platform is unknown, or there is none.
       ContextError: The function assigns a variable, or communicates with other replicas.
-      StructureError: `fn` is a generator or async function, or returns something else than arrays
-        and numbers.
+      StructureError: `fn` is a generator or async function.
       NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
       MissingExtraError: `flatbuffers` is not installed; the extra `checkpoint` installs it.
 
@@ -293,7 +244,6 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
         )
     require_plain(fn, "export")
     in_flight.require_not_forked()
-    chosen = _checked_platforms(platforms)
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
     symbols = _Symbols(export_library)
@@ -310,46 +260,24 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
 
     arrays = [_own(array) for array in traced.consts]
     forms = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    exporting = export_library.export(jax.jit(program), platforms=chosen)
+    exporting = export_library.export(jax.jit(program), platforms=tuple(platforms))
     return Exported(exporting(tuple(forms), *abstract), arrays)
-
-
-def _is_none_of_any(size: int, of_spec: Any) -> bool:
-    """Returns whether a dimension of any size is zero."""
-    return size == 0 and not isinstance(of_spec, int)
 
 
 def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
     """Returns the function's jaxpr, and the shapes of its result."""
 
     def arrays_of(*args: Any) -> Any:
-        result = fn(*args)
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
-            result,
-            is_leaf=lambda leaf: isinstance(leaf, DistributedValues | Iterator),
+        return jax.tree.map(
+            lambda leaf: jnp.asarray(leaf.array if isinstance(leaf, Mirrored) else leaf),
+            fn(*args),
+            is_leaf=lambda leaf: isinstance(leaf, DistributedValues),
         )
 
     try:
         return jax.make_jaxpr(arrays_of, return_shape=True)(*abstract)
     except NEEDS_PYTHON as error:
         raise needs_python(fn, "export", error) from error
-
-
-def _result(fn: Callable[..., Any], path: str, leaf: Any) -> Any:
-    """Returns a part of a function's result as an array."""
-    label = f"result{path}"
-    if isinstance(leaf, Mirrored):
-        return declared_array(leaf, label)
-    try:
-        if is_array_like(leaf) or not isinstance(leaf, np.ndarray | np.generic | Iterator):
-            return jnp.asarray(leaf)  # sizes of symbolic dimensions, too
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise StructureError(
-        f"An exported program returns arrays and numbers, but {label} of {function_name(fn)} is "
-        f"{shown(leaf)}. Leave it out of the result, or return numbers that stand for it."
-    )
 
 
 def load_exported(path: str | os.PathLike[str]) -> Exported:
@@ -371,28 +299,16 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       >>> dl.load_exported(path)(jnp.arange(3)).tolist()
       [1, 2, 3]
     """
-    _jax_export()
+    export_library = _jax_export()
     file = _file(path)
     if not file.exists():
         raise NotFoundError(
             f"There is no exported function {file}. Pass the path that Exported.save returned."
         )
-    with _damage_as_error(file):
-        return _read_from(file, str(file))
-
-
-def _of_bytes(data: bytes) -> Exported:
-    """Returns the function that a pickle holds."""
-    return _read_from(io.BytesIO(data), "The pickled function")
-
-
-def _read_from(file: Path | IO[bytes], name: str) -> Exported:
-    """Returns the function that `Exported._write` wrote."""
-    export_library = _jax_export()
-    with zipfile.ZipFile(file) as held:
+    with _damage_as_error(file), zipfile.ZipFile(file) as held:
         about = json.loads(held.read(_ABOUT))
         if about["version"] > _VERSION:
-            raise DataLossError(f"{name} was written by a newer version of distlab. Update it.")
+            raise DataLossError(f"{file} was written by a newer version of distlab. Update it.")
         arrays = [
             _read(held.read(_ARRAY.format(number)), *form)
             for number, form in enumerate(about["arrays"])
@@ -411,28 +327,18 @@ class _ReadingFrame(frames.Frame):
             read: jax.Array = value.value()
             return read
 
-    def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        del value
-        self._refuse(variable)
-
-    def update(self, variable: StoredVariable, operation: object) -> None:
-        del operation
-        self._refuse(variable)
-
-    def _refuse(self, variable: StoredVariable) -> NoReturn:
+    def _refuse(self, variable: StoredVariable, *_: Any) -> NoReturn:
         raise ContextError(
             f"{variable.name} is assigned by the function that is exported, which would change "
             "nothing where it is loaded. Export a function that only reads variables: a model's "
             "inference, without the update of its statistics."
         )
 
+    set = update = set_copy = _refuse
+
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         del number
         return self.get(variable)
-
-    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
-        del number
-        self.set(variable, value)
 
     def _replica_id(self) -> int:
         return 0
@@ -445,27 +351,14 @@ class _ReadingFrame(frames.Frame):
 class _NoReplicas(LoneCollectives):
     """The collectives of a function that is exported: wherever it runs, it has no replicas."""
 
-    def replica_id(self) -> Any:
-        self._refuse("replica_id_in_sync_group")
-
-    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
-        self._refuse("all_reduce", op, values)
-
-    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
-        self._refuse("all_gather", values, axis)
-
-    def merge(
-        self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        self._refuse("merge_call", host, fn, args, kwargs)
-
-    def _refuse(self, verb: str, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ContextError(
-            f"{verb} was used by the function that is exported, whose program has no replicas: it "
-            "would be that of one replica, in strategy.run, too. Export what a single replica "
-            "computes, and combine the results with strategy.reduce or in the function that calls "
-            "it."
+            "A collective or the number of a replica was used by the function that is exported, "
+            "whose program has no replicas. Export what a single replica computes, and combine the "
+            "results with strategy.reduce or in the function that calls it."
         )
+
+    replica_id = all_reduce = all_gather = merge = _refuse
 
 
 def _without_replicas() -> AbstractContextManager[None]:
@@ -494,8 +387,6 @@ class _Symbols:
                 for axis, size in enumerate(spec.shape)
             )
             return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
-        if refusal := refusal_of(spec, "A spec"):
-            raise ArgumentTypeError(refusal)
         kinds = jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic
         if isinstance(spec, kinds) and _is_numeric(spec.dtype):
             return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
@@ -564,16 +455,6 @@ def _damage_as_error(path: Path) -> Iterator[None]:
             f"{path} is no exported function, or it is damaged: {shown_clause(error, 200)}. Export "
             "and save it again."
         ) from error
-
-
-def _checked_platforms(platforms: Any) -> tuple[str, ...]:
-    given = tuple(platforms) if isinstance(platforms, list | tuple) else ()
-    if not given or any(platform not in _KNOWN_PLATFORMS for platform in given):
-        raise ArgumentValueError(
-            f"platforms must be a list of some of {', '.join(sorted(_KNOWN_PLATFORMS))}, got "
-            f"{shown(platforms)}. Leave it out for {', '.join(PLATFORMS)}."
-        )
-    return given
 
 
 def _jax_export() -> Any:
