@@ -246,7 +246,3 @@ class RecompilationWarning(UserWarning):
     and refers to something else each time, at the fifth for other values of static arguments,
     and at the third for other arrays in a Flax NNX object from outside of the function.
     """
-
-
-class GatheredWarning(UserWarning):
-    """An array that was divided over devices is copied to each of them as a whole."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
-from distlab.devices.combining import sums_of_rows
+from distlab.devices.combining import summing, sums_of_rows
 from distlab.devices.jax_internals import is_ready, moved
 from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
 from distlab.devices.pieces import pieces
@@ -175,16 +175,7 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     def _accumulated(self, values: list[jax.Array]) -> jax.Array:
         assert self._accumulate is not None
-        try:
-            result = self._accumulate(values)
-        except TypeError as error:
-            error.add_note(
-                "accumulation_fn receives one argument, the list of the replicas' arrays, as "
-                "tf.add_n does. For a function of two arrays write lambda values: "
-                "functools.reduce(fn, values)."
-            )
-            raise
-        total = as_array(result, "accumulation_fn's result")
+        total = as_array(self._accumulate(values), "accumulation_fn's result")
         if total.shape != values[0].shape:
             raise ValueShapeError(
                 "accumulation_fn must return one array of the values' shape "
@@ -273,7 +264,7 @@ class NcclAllReduce(CrossDeviceOps):
         """Returns the sums by one program whose collectives XLA may combine, on every device."""
         if any(isinstance(stacked, jax.core.Tracer) for stacked in several):
             return _add_rows_of_each(several)
-        return sums_of_rows(several, mesh) if mesh.shared else _psum(mesh)(several)
+        return sums_of_rows(several, mesh) if mesh.shared else summing(mesh)(several)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sums all arrays by collectives that XLA may combine into one."""
@@ -364,19 +355,6 @@ def _rows_to_move(stacked: jax.Array, home: jax.Device) -> list[Any]:
     if home.platform == "cpu" and is_ready(stacked):
         return [np.asarray(row) for row in rows]
     return rows
-
-
-@functools.cache
-def _psum(mesh: ReplicaMesh) -> Callable[[list[jax.Array]], list[jax.Array]]:
-    spec = mesh.split.spec
-    total = jax.shard_map(
-        lambda rows: jax.lax.psum([row[0] for row in rows], AXIS),
-        mesh=mesh.mesh,
-        in_specs=spec,
-        out_specs=mesh.whole.spec,
-        check_vma=False,
-    )
-    return jax.jit(total)
 
 
 def _rounds(replicas: int) -> list[list[tuple[int, int]]]:

@@ -25,10 +25,9 @@ from distlab.errors import ValueShapeError
 from distlab.events import sink
 from distlab.text.shown import shown
 from distlab.values.checks import (
-    as_numbers,
+    as_array,
     require_alive,
     require_components,
-    require_numbers,
     require_value,
     summable,
     way_to_components,
@@ -76,7 +75,6 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
         if isinstance(leaf, PerReplica):
             require_alive(leaf.stacked, "The value to reduce")
             require_components(leaf, "The value to reduce", replicas)
-            require_numbers(leaf.stacked, "reduce")
     per_replica = [summable_components(leaf, op) for leaf in leaves if isinstance(leaf, PerReplica)]
     reduced = iter(reduce_per_replica(strategy, op, per_replica, axes, started))
     return jax.tree.unflatten(
@@ -187,7 +185,7 @@ def _reduce_over_workers(
     for_each_replica = axes is not None or isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):
         value = first_piece(value.array)
-    array = summable(as_numbers(value, "reduce"), op)
+    array = summable(as_array(value, "reduce"), op)
     if for_each_replica:
         stacked = stack([array] * len(mesh.local_replicas), mesh)
         return reduce_per_replica(strategy, op, [stacked], axes, started)[0]
@@ -257,7 +255,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     )
     if isinstance(value, Mirrored):
         value = first_piece(value.array)
-    array = as_numbers(value, "reduce")
+    array = as_array(value, "reduce")
     if op is ReduceOp.SUM and replicas > 1 and not copies and axes is None:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "

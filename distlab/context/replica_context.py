@@ -14,7 +14,7 @@ from distlab.context.host import Host
 from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError
 from distlab.values.checks import (
-    as_numbers,
+    as_array,
     checked_call,
     require_plain,
     summable,
@@ -117,7 +117,7 @@ class ReplicaContext:
         self._require_current("all_reduce")
         leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
         arrays = [
-            summable(as_numbers(leaf, "all_reduce"), op) for leaf in leaves if not is_slices(leaf)
+            summable(as_array(leaf, "all_reduce"), op) for leaf in leaves if not is_slices(leaf)
         ]
         reduced = iter(self.collectives.all_reduce(op, arrays) if arrays or not leaves else [])
         results = [
@@ -128,7 +128,7 @@ class ReplicaContext:
 
     def _all_reduce_slices(self, op: ReduceOp, slices: IndexedSlices) -> IndexedSlices:
         """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
-        parts = [as_numbers(part, "all_reduce") for part in (slices.values, slices.indices)]
+        parts = [as_array(part, "all_reduce") for part in (slices.values, slices.indices)]
         require_rows(parts[0], parts[1], "all_reduce")
         values, indices = self.collectives.all_gather(parts, 0)
         if op is ReduceOp.MEAN:
@@ -170,7 +170,7 @@ class ReplicaContext:
         require_options(options, "all_gather")
         self._require_current("all_gather")
         leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
-        arrays = [as_numbers(leaf, "all_gather") for leaf in leaves]
+        arrays = [as_array(leaf, "all_gather") for leaf in leaves]
         return jax.tree.unflatten(structure, self.collectives.all_gather(arrays, axis))
 
     def merge_call(

@@ -19,7 +19,7 @@ from distlab.devices.pieces import first_piece
 
 def sums_of_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
     """Returns the sum of the rows of each array, on the first local device."""
-    return _results("sum of rows", _sums(mesh), several)
+    return _results("sum of rows", summing(mesh), several)
 
 
 def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
@@ -40,7 +40,8 @@ def _results(
 
 
 @functools.cache
-def _sums(mesh: ReplicaMesh) -> Callable[[list[jax.Array]], list[jax.Array]]:
+def summing(mesh: ReplicaMesh) -> Callable[[list[jax.Array]], list[jax.Array]]:
+    """Returns the program that sums the rows of each array, on every device."""
     return _over(mesh, lambda rows: [_sum(row[0]) for row in rows])
 
 

@@ -41,7 +41,6 @@ from distlab.values.checks import (
     checked_call,
     function_name,
     require_alive,
-    require_one_parameter,
     require_plain,
 )
 from distlab.values.distributed import DistributedValues, stack
@@ -365,7 +364,6 @@ class Strategy(Uncopied, ABC):
         Raises:
           StructureError: The replicas' structures differ, or `value_fn` is a generator or async
             function.
-          ArgumentTypeError: `value_fn` does not accept a `ValueContext`.
           ContextError: The call is in a replica function.
 
         Example:
@@ -379,7 +377,6 @@ class Strategy(Uncopied, ABC):
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         require_plain(value_fn, "experimental_distribute_values_from_function")
-        require_one_parameter("value_fn", value_fn, "a ValueContext", "def value_fn(context)")
         in_flight.require_open()
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
         if merging is None:
@@ -645,9 +642,6 @@ class Strategy(Uncopied, ABC):
           ValueShapeError: A leaf is in a per-replica value already, or a number does not fit.
           DonatedError: An array was deleted.
           ContextError: The call is in a replica function, or in a function that JAX traces.
-
-        Warns:
-          GatheredWarning: An array is divided over several devices.
 
         Example:
           >>> import distlab as dl

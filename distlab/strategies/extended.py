@@ -35,7 +35,6 @@ from distlab.values.checks import (
     checked_call,
     require_alive,
     require_components,
-    require_numbers,
     require_plain,
 )
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
@@ -404,7 +403,6 @@ class StrategyExtended:
             replicas = self._strategy.num_replicas_in_sync
             require_alive(value.stacked, "The value to reduce")
             require_components(value, "The value to reduce", replicas)
-            require_numbers(value.stacked, "reduce_to")
             value = reducing.summable_components(value, op)
             (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None, started)
         else:

@@ -28,7 +28,6 @@ from distlab.strategies.dealing import Dealing
 from distlab.strategies.remote_tasks import CoordinatedTasks, RemoteTasks, connected
 from distlab.strategies.workers import RemoteWorkers, ThreadWorkers, Workers, current_worker
 from distlab.text.shown import shown
-from distlab.variables.partitioning import require_partitioner
 from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
@@ -67,8 +66,7 @@ class ParameterServerStrategy(Strategy):
         `distlab.experimental.partitioners`, or None, which leaves variables whole.
 
     Raises:
-      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`, or `variable_partitioner`
-        can't be called.
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
       ClusterSpecError: The cluster has no worker or no parameter server, more
         than one chief, or other jobs.
       ClusterError: Some tasks have a server in this process and some have not; or a process
@@ -92,8 +90,6 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: ClusterResolver | Any,
         variable_partitioner: Callable[..., Any] | None = None,
     ) -> None:
-        if variable_partitioner is not None:  # before others are waited for
-            require_partitioner(variable_partitioner)
         self._coordinated = connected(cluster_resolver)
         self._resolver: Any = cluster_resolver
         cluster = None

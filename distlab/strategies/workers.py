@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, TypeAlias, final
 
 import jax
 
 from distlab.errors import ContextError
 from distlab.step.programs.place import Place
 
-
-class Workers(Protocol):
-    """The workers of one strategy: threads of this process, or other processes."""
-
-    def __len__(self) -> int:
-        """Returns the number of workers."""
-
-    @property
-    def place(self) -> Place:
-        """The place of the calling thread's worker; outside of any worker, the first place."""
-
-    @property
-    def current(self) -> int | None:
-        """The number of the calling thread's worker; None outside of these workers."""
-
-    def acting_as(self, number: int) -> AbstractContextManager[None]:
-        """Returns a context manager in which the calling thread runs as a worker."""
+Workers: TypeAlias = "ThreadWorkers | RemoteWorkers"
+"""The workers of one strategy."""
 
 
 class _Identity(NamedTuple):

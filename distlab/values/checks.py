@@ -15,7 +15,6 @@ import numpy as np
 
 from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import (
-    ArgumentTypeError,
     ContextError,
     DonatedError,
     StructureError,
@@ -74,19 +73,6 @@ def function_name(fn: Callable[..., Any]) -> str:
         fn = fn.func
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
     return str(name).rsplit("<locals>.", 1)[-1]
-
-
-def require_one_parameter(name: str, fn: Callable[..., Any], argument: str, example: str) -> None:
-    """Checks that a user's function accepts the one argument that it is called with."""
-    try:
-        inspect.signature(fn).bind(argument)
-    except TypeError as error:
-        raise ArgumentTypeError(
-            f"{name} is called with {argument}, which {function_name(fn)} does not accept: "
-            f"{error}. Write for example {example}."
-        ) from error
-    except ValueError:  # a built-in function
-        pass
 
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:
@@ -155,27 +141,6 @@ def declared_array(value: Mirrored, label: str) -> jax.Array:
         ) from error
 
 
-def as_numbers(value: Any, verb: str) -> jax.Array:
-    """Returns a leaf as an array of numbers."""
-    array = as_array(value, verb)
-    require_numbers(array, verb)
-    return array
-
-
-def require_numbers(array: Any, verb: str) -> None:
-    """Checks that an array holds numbers."""
-    if array.dtype == jax.dtypes.float0:
-        raise ValueShapeError(
-            f"{verb} combines arrays of numbers, got dtype float0: the gradient of whole "
-            "numbers, which has none. Leave it out, or convert the numbers to real ones."
-        )
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
-        raise ValueShapeError(
-            f"{verb} combines arrays of numbers, got one of {array.dtype}. Pass "
-            "jax.random.key_data(keys), and make keys of the result with wrap_key_data."
-        )
-
-
 def summable(array: jax.Array, op: ReduceOp) -> jax.Array:
     """Returns an array in a dtype that holds its sum: bools are counted, means never wrap."""
     small = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize < 4
@@ -208,8 +173,6 @@ def as_array(value: Any, verb: str) -> jax.Array:
     require_kept(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
-    except StructureError as error:  # of one of distlab's own values
-        raise ValueShapeError(f"{verb}: {error}") from error
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "

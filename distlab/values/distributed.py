@@ -20,16 +20,14 @@ from jax.sharding import NamedSharding
 from distlab.devices import in_flight
 from distlab.devices.jax_internals import placing, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
-from distlab.devices.pieces import is_divided, pieces
+from distlab.devices.pieces import pieces
 from distlab.errors import (
     DonatedError,
-    GatheredWarning,
     InvalidArgumentError,
     StructureError,
 )
 from distlab.processes import group
 from distlab.text.shown import shown
-from distlab.user_code import warn
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.padding import common_shape, padded, place_of
@@ -331,8 +329,6 @@ class Mirrored(DistributedValues):
 
 def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     """Places arrays on the replicas' devices as the components of a `PerReplica`."""
-    for component in {id(c): c for c in components if is_divided(c)}.values():
-        warn_of_gathering("A component of a per-replica value", component)
     for component in components:
         require_kept(component, "A component of a per-replica value")
     with placing():
@@ -410,17 +406,6 @@ def _deleted(value: PerReplica | Mirrored, array: Any) -> DonatedError:
     return DonatedError(
         f"The {type(value).__name__} was deleted, or donated to an earlier call, so it can't be "
         f"read: {shown(array)}. Use the result of that call, or leave donate_argnums out of it."
-    )
-
-
-def warn_of_gathering(what: str, array: jax.Array) -> None:
-    """Warns that a divided array is copied whole to each replica's device."""
-    warn(
-        f"{what} is divided over {len(array.sharding.device_set)} devices "
-        f"({array.dtype}{list(array.shape)}), and is copied whole to each replica. Where that is "
-        "meant, make it whole first, with jax.device_put(array, strategy.mesh.whole); a batch "
-        "that is divided over the replicas is an argument of run as it is.",
-        GatheredWarning,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices.jax_internals import placing
-from distlab.errors import StructureError, ValueShapeError
+from distlab.errors import ValueShapeError
 from distlab.text.shown import said_by_jax, shown
 from distlab.values.checks import require_alive
 from distlab.values.operators import ArrayOperators
@@ -39,8 +39,6 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     try:
         with placing():
             return jnp.asarray(unshared(value), dtype=dtype)
-    except StructureError as error:  # of one of distlab's own values
-        raise ValueShapeError(f"{what}: {error}") from error
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
@@ -71,26 +69,16 @@ def _require_kept(value: Any, dtype: Any, what: str) -> None:
         )
 
 
-_ADDING: Final = ("assign_add", "assign_sub")
-
-
 def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
     """Returns a value as an array that can be assigned to a variable."""
     array = as_value(value, None, f"{variable.name}.{verb}")
     keys = jnp.issubdtype(variable.dtype, jax.dtypes.prng_key)
-    if verb in _ADDING and (keys or variable.dtype == bool):
-        what = "random keys" if keys else "truth values"
-        way = "jax.random.fold_in(key, n)" if keys else "jnp.logical_xor(old, other)"
-        raise ValueShapeError(
-            f"{variable.name} holds {what}, which {verb} can't change. Assign what it is to be: "
-            f"{variable.name}.assign({way})."
-        )
     weak = not keys and (array.aval.weak_type or not hasattr(value, "dtype"))
     if array.shape != variable.shape or (array.dtype != variable.dtype and not weak):
-        way = ", such as one of jax.random.split" if keys else " (array.astype changes the dtype)"
         raise ValueShapeError(
             f"{variable.name} is {variable.dtype}{list(variable.shape)}, and {verb} got "
-            f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype{way}."
+            f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
+            "(array.astype changes the dtype)."
         )
     if weak:
         _require_kept(value, variable.dtype, f"{variable.name}.{verb}")

@@ -8,9 +8,6 @@ from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, TypeAlias, final
 
-from distlab.errors import ArgumentTypeError
-from distlab.text.shown import shown
-
 Creator: TypeAlias = Callable[..., Any]
 """Called as `creator(next_creator, **kwargs)`; returns a variable."""
 
@@ -38,14 +35,10 @@ def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractCont
     Each variable that is made in the block is made by `variable_creator(next_creator, **kwargs)`,
     where `kwargs` are the arguments of `distlab.Variable`. The function may change them, call
     `next_creator(**kwargs)` and change or replace its result. Of nested scopes the innermost
-    function is called first. It is called once for all replicas. A function that returns None
-    is an `ArgumentTypeError` where the variable is made.
+    function is called first. It is called once for all replicas.
 
     Args:
       variable_creator: The function.
-
-    Raises:
-      ArgumentTypeError: `variable_creator` can't be called.
 
     Example:
       >>> import distlab as dl
@@ -56,27 +49,11 @@ def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractCont
       >>> scale.trainable
       False
     """
-    if not callable(variable_creator):
-        raise ArgumentTypeError(
-            "variable_creator_scope needs a function creator(next_creator, **kwargs), got "
-            f"{shown(variable_creator)}. Pass the function itself."
-        )
     return _Scope(variable_creator)
 
 
 def chained(make: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function that makes a variable with the creators of this thread's scopes."""
     for creator in _creators.get():
-        make = partial(_made_by, creator, make)
+        make = partial(creator, make)
     return make
-
-
-def _made_by(creator: Creator, make: Callable[..., Any], **kwargs: Any) -> Any:
-    made = creator(make, **kwargs)
-    if made is None:
-        name = getattr(creator, "__qualname__", repr(creator)).rsplit("<locals>.", 1)[-1]
-        raise ArgumentTypeError(
-            f"{name}, a function of variable_creator_scope, returned None in place of a variable. "
-            "Return what next_creator(**kwargs) returns."
-        )
-    return made

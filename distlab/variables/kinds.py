@@ -5,10 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from distlab.errors import ArgumentTypeError, ValueShapeError
+from distlab.errors import ArgumentTypeError
 from distlab.text.shown import shown
 
 
@@ -64,25 +61,6 @@ class VariableAggregation(enum.Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
-
-
-def require_kind_of(
-    dtype: Any, name: str, aggregation: VariableAggregation, *, on_read: bool
-) -> None:
-    """Checks that a distributed variable of a dtype can be of a kind."""
-    adds = aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
-    if jnp.issubdtype(dtype, jax.dtypes.prng_key) and (adds or on_read):
-        kind = f"aggregation {aggregation.name}" if adds else "synchronization ON_READ"
-        raise ValueShapeError(
-            f"{name} holds random keys, which have no {kind}. Leave it out, or use "
-            "ONLY_FIRST_REPLICA; jax.random.fold_in(key, replica_id) makes each replica's own key "
-            "of one that all share."
-        )
-    if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(dtype, jnp.inexact):
-        raise ValueShapeError(
-            f"{name} is {dtype}: a MEAN of integers is not an integer. Use SUM or "
-            "ONLY_FIRST_REPLICA, or a float variable."
-        )
 
 
 def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import ArgumentValueError
 from distlab.text.shown import shown
 
 
@@ -45,8 +45,7 @@ class FixedShardsPartitioner(Partitioner):
       num_shards: The number of parts.
 
     Raises:
-      ArgumentTypeError: `num_shards` is not a whole number.
-      ArgumentValueError: It is less than 1.
+      ArgumentValueError: `num_shards` is less than 1.
 
     Example:
       >>> import distlab as dl
@@ -55,12 +54,12 @@ class FixedShardsPartitioner(Partitioner):
     """
 
     def __init__(self, num_shards: int) -> None:
-        self._num_shards = _checked("num_shards", num_shards, whole=True)
+        self._num_shards = _checked("num_shards", num_shards)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
         del dtype
-        return _along(shape, axis, min(self._num_shards, shape[_checked_axis(shape, axis)]))
+        return _along(shape, axis, min(self._num_shards, shape[axis]))
 
 
 @final
@@ -73,7 +72,6 @@ class MinSizePartitioner(Partitioner):
       bytes_per_string: The bytes that one string counts.
 
     Raises:
-      ArgumentTypeError: An argument is not a number.
       ArgumentValueError: An argument is less than 1.
 
     Example:
@@ -90,12 +88,12 @@ class MinSizePartitioner(Partitioner):
         bytes_per_string: float = 16,
     ) -> None:
         self._min_shard_bytes = _checked("min_shard_bytes", min_shard_bytes)
-        self._max_shards = _checked("max_shards", max_shards, whole=True)
+        self._max_shards = _checked("max_shards", max_shards)
         self._bytes_per_string = _checked("bytes_per_string", bytes_per_string)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
-        rows = shape[_checked_axis(shape, axis)]
+        rows = shape[axis]
         size = math.prod(shape) * _element_bytes(dtype, self._bytes_per_string)
         wanted = math.ceil(size / self._min_shard_bytes)
         return _along(shape, axis, max(1, min(rows, self._max_shards, wanted)))
@@ -111,7 +109,6 @@ class MaxSizePartitioner(Partitioner):
       bytes_per_string: The bytes that one string counts.
 
     Raises:
-      ArgumentTypeError: An argument is not a number.
       ArgumentValueError: An argument is less than 1.
 
     Example:
@@ -129,13 +126,13 @@ class MaxSizePartitioner(Partitioner):
         bytes_per_string: float = 16,
     ) -> None:
         self._max_shard_bytes = _checked("max_shard_bytes", max_shard_bytes)
-        limit = 0 if max_shards is None else _checked("max_shards", max_shards, 0, whole=True)
+        limit = 0 if max_shards is None else _checked("max_shards", max_shards, 0)
         self._max_shards = limit or math.inf
         self._bytes_per_string = _checked("bytes_per_string", bytes_per_string)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
         """Returns the number of parts along each axis."""
-        rows = shape[_checked_axis(shape, axis)]
+        rows = shape[axis]
         size = math.prod(shape) * _element_bytes(dtype, self._bytes_per_string)
         if not size:
             return _along(shape, axis, min(rows, 1))
@@ -155,22 +152,8 @@ def _element_bytes(dtype: Any, bytes_per_string: float) -> float:
     return bytes_per_string if kind.kind in "OSU" else kind.itemsize
 
 
-def _checked_axis(shape: Sequence[int], axis: int) -> int:
-    if not -len(shape) <= axis < len(shape):
-        raise ArgumentValueError(
-            f"axis must be an axis of the shape {shown(tuple(shape))}, got {shown(axis)}. Leave it "
-            "out for the first one; a value without axes can't be divided."
-        )
-    return axis
-
-
-def _checked(name: str, value: Any, least: int = 1, *, whole: bool = False) -> Any:
+def _checked(name: str, value: Any, least: int = 1) -> Any:
     """Returns a number of parts or bytes."""
-    kinds = int | np.integer if whole else int | float | np.number
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise ArgumentTypeError(
-            f"{name} must be a {'whole ' * whole}number, got {shown(value)}. Pass an int."
-        )
     if not least <= value < math.inf:
         raise ArgumentValueError(
             f"{name} must be at least {least} and finite, got {shown(value)}. Pass for example 1."

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Final, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from distlab.context import scopes
@@ -23,8 +24,6 @@ from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.interrupts import interruptible
-from distlab.devices.layouts import Layout
-from distlab.devices.pieces import is_divided
 from distlab.devices.requirements import require_no_callback, require_not_staged
 from distlab.errors import (
     ArgumentTypeError,
@@ -35,7 +34,7 @@ from distlab.errors import (
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
 from distlab.values import copy_events
-from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
@@ -45,7 +44,6 @@ from distlab.variables.kinds import (
     VariableAggregation,
     VariableSynchronization,
     check_kinds,
-    require_kind_of,
 )
 from distlab.variables.operations import COMBINE, Operation
 from distlab.variables.placement_events import announce
@@ -182,8 +180,12 @@ class Variable(VariableVerbs, Uncopied):
         array = as_value(value, dtype, self.name)
         plain = strategy.keeps_one_copy and strategy.num_replicas_in_sync == 1
         on_read = synchronization is VariableSynchronization.ON_READ
-        if not plain:
-            require_kind_of(array.dtype, self.name, aggregation, on_read=on_read)
+        mean = aggregation is VariableAggregation.MEAN
+        if mean and not plain and not jnp.issubdtype(array.dtype, jnp.inexact):
+            raise ValueShapeError(
+                f"{self.name} is {array.dtype}: a MEAN of integers is not an integer. Use SUM or "
+                "ONLY_FIRST_REPLICA, or a float variable."
+            )
         self.strategy = strategy
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
@@ -201,13 +203,8 @@ class Variable(VariableVerbs, Uncopied):
         if servers is not None and layout.server is not None:
             self.storage = RemoteStorage.made(servers, array, self.name, layout.server)
         else:
-            self._warn_if_gathered(array, layout)
             self.storage = Storage(array, layout, self.name)
         _keep(self, number)
-
-    def _warn_if_gathered(self, array: Any, layout: Layout) -> None:
-        if self.strategy.num_replicas_in_sync > 1 and not layout.one_copy and is_divided(array):
-            warn_of_gathering(f"The value of {self.name}", array)
 
     # ---- reading
 

@@ -83,16 +83,6 @@ def test_an_accumulation_function_is_used() -> None:
     assert float(jax.jit(lambda v: s.reduce("SUM", v, axis=None))(x)) == 7.0
 
 
-def test_an_accumulation_of_two_arrays_is_told_what_it_receives() -> None:
-    of_two: Any = jnp.maximum
-    ops = dl.ReductionToOneDevice(accumulation_fn=of_two)
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=ops)
-    value = strategy.run(lambda: jnp.ones(2))
-    with pytest.raises(TypeError) as raised:
-        strategy.reduce("SUM", value, axis=None)
-    assert "functools.reduce(fn, values)" in raised.value.__notes__[-1]
-
-
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(OptionError, match="num_packs"):
         dl.HierarchicalCopyAllReduce(num_packs=-1)

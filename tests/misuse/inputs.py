@@ -45,11 +45,6 @@ def components_of_different_lengths(w: World) -> None:
     next(iter(w.strategy.experimental_distribute_dataset([(np.ones(8), np.ones(4))])))
 
 
-@misuse(errors.ArgumentTypeError, "called with a ValueContext", "<lambda>", "def value_fn(context)")
-def a_function_of_values_without_a_parameter(w: World) -> None:
-    w.strategy.experimental_distribute_values_from_function(lambda: 3)  # type: ignore[misc, arg-type]
-
-
 @misuse(errors.ArgumentValueError, "a multiple of num_replicas", "got 10", "Use a multiple")
 def a_batch_size_that_does_not_divide(w: World) -> None:
     dl.InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(10)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import distlab as dl
-from distlab.errors import DonatedError, GatheredWarning, ShardingError
+from distlab.errors import DonatedError, ShardingError
 
 REPLICAS = 8
 P = PartitionSpec
@@ -178,20 +178,6 @@ def test_donated_parts_are_used_once() -> None:
     assert divided.is_deleted()
     with pytest.raises(DonatedError):
         s.run(lambda part: part + 1, args=(divided,), options=options)
-
-
-def test_copying_a_divided_array_whole_warns() -> None:
-    s = _strategy()
-    x = np.arange(16, dtype=np.float32).reshape(8, 2)
-    divided = OTHERWISE["half of the devices"](x)
-    with pytest.warns(GatheredWarning, match=r"float32\[8, 2\].*mesh\.whole") as caught:
-        copies = s.replicate({"w": divided})
-    assert caught[0].filename == __file__
-    assert len(caught) == 1
-    assert [v.tolist() for v in copies["w"].values] == [x.tolist()] * 8
-    with s.scope(), pytest.warns(GatheredWarning, match="The value of weights"):
-        weights = dl.Variable(divided, name="weights")
-    np.testing.assert_array_equal(weights.value(), x)
 
 
 def test_replicated_arrays_and_one_replica_are_as_before() -> None:

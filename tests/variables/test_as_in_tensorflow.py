@@ -608,7 +608,5 @@ def test_a_random_key_in_a_variable_is_assigned_as_any_value(s: dl.MirroredStrat
     numbers = s.experimental_local_results(s.run(step))
     assert [float(number) for number in numbers] == [float(jax.random.normal(drawn))] * 2
     assert (jax.random.key_data(key.value()) == jax.random.key_data(expected)).all()
-    with pytest.raises(ValueShapeError, match="Pass a value of that shape and dtype, such as"):
+    with pytest.raises(ValueShapeError, match="Pass a value of that shape and dtype"):
         key.assign(1.0)
-    with pytest.raises(ValueShapeError, match="holds random keys, which assign_add can't change"):
-        key.assign_add(1.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import CheckpointMismatchError, ValueShapeError
+from distlab.errors import CheckpointMismatchError
 
 
 @pytest.fixture
@@ -57,24 +57,3 @@ def test_the_first_replica_s_key_is_assigned(strategy: dl.Strategy, *, eagerly: 
     strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
     expected = _data(jax.random.fold_in(jax.random.key(3), 5))
     assert [_data(copy.value()) for copy in key.values] == [expected] * 2
-
-
-def test_keys_that_would_be_added_or_differ_are_refused(strategy: dl.Strategy) -> None:
-    kinds: list[dict[str, Any]] = [
-        {"aggregation": dl.VariableAggregation.SUM},
-        {"aggregation": dl.VariableAggregation.MEAN},
-        {"synchronization": dl.VariableSynchronization.ON_READ},
-    ]
-    for kind in kinds:
-        with pytest.raises(ValueShapeError, match=r"key holds random keys, which .*fold_in"):
-            _variable(strategy, jax.random.key(0), **kind)
-
-
-def test_keys_and_truth_values_are_not_added_to(strategy: dl.Strategy) -> None:
-    verb = "assign_add"
-    for value, what in ((jax.random.key(0), "random keys"), (True, "truth values")):
-        v = _variable(strategy, value)
-        with pytest.raises(ValueShapeError, match=f"key holds {what}, which {verb} can't change"):
-            getattr(v, verb)(value)
-        with pytest.raises(ValueShapeError, match=f"key holds {what}, which {verb} can't change"):
-            strategy.run(lambda v=v, value=value: getattr(v, verb)(value))

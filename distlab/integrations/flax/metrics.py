@@ -27,7 +27,7 @@ from distlab.errors import (
 from distlab.strategies.abstract import Strategy
 from distlab.text.counts import is_number
 from distlab.text.shown import shown
-from distlab.values.checks import as_numbers
+from distlab.values.checks import as_array
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.variables import frames
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
@@ -369,7 +369,7 @@ def _common(value: Any) -> Any:
 
 def _as_array(value: Any) -> Any:
     """Returns numbers as an array; distributed values unchanged."""
-    return value if _is_distributed(value) else as_numbers(value, "update_state")
+    return value if _is_distributed(value) else as_array(value, "update_state")
 
 
 def _as_floats(value: Any) -> Any:
