@@ -40,7 +40,7 @@ from distlab.values.distributed import (
     replica_shapes,
     stack,
 )
-from distlab.values.indexed_slices import IndexedSlices, require_rows
+from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.padding import place_of
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_per_replica
@@ -218,7 +218,6 @@ def _reduce_slices(
             "runs."
         )
     values, indices = (_joined(strategy, part) for part in parts)
-    require_rows(values, indices, "reduce")
     if op is ReduceOp.MEAN:
         values = _divide(values, strategy.num_replicas_in_sync)
     return IndexedSlices(values, indices, slices.dense_shape)

@@ -20,7 +20,7 @@ from distlab.values.checks import (
     summable,
 )
 from distlab.values.distributed import DistributedValues
-from distlab.values.indexed_slices import IndexedSlices, is_slices, require_rows
+from distlab.values.indexed_slices import IndexedSlices, is_slices
 from distlab.values.reduce_op import ReduceOp
 
 
@@ -129,7 +129,6 @@ class ReplicaContext:
     def _all_reduce_slices(self, op: ReduceOp, slices: IndexedSlices) -> IndexedSlices:
         """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
         parts = [as_array(part, "all_reduce") for part in (slices.values, slices.indices)]
-        require_rows(parts[0], parts[1], "all_reduce")
         values, indices = self.collectives.all_gather(parts, 0)
         if op is ReduceOp.MEAN:
             values = (values / self.num_replicas_in_sync).astype(values.dtype)

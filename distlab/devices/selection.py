@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
@@ -19,9 +18,6 @@ from distlab.text.shown import shown
 
 DeviceLike: TypeAlias = str | jax.Device
 """A `jax.Device`, or a name such as `"CPU:0"`, `"gpu:1"` or `"/device:CPU:0"`."""
-
-MOST_CPU_DEVICES: Final = 2_048
-"""XLA numbers the CPU devices of a process in as many."""
 
 _NAME = re.compile(
     r"^(?:worker (\d+) )?(?:/job:\w+)?(?:/replica:\d+)?(?:/task:\d+)?/?(?:device:)?(\w+):(\d+)$",
@@ -39,7 +35,7 @@ def use_cpu_devices(count: int) -> None:
     makes glibc keep large buffers, which XLA otherwise maps anew at every step.
 
     Args:
-      count: The number of devices, from 1 to 2,048.
+      count: The number of devices, at least 1.
 
     Raises:
       DeviceError: `count` is not such a whole number.
@@ -56,19 +52,9 @@ def use_cpu_devices(count: int) -> None:
             f"use_cpu_devices needs a whole number of devices, at least 1, got {shown(count)}. "
             "Use 8 to follow the guides."
         )
-    if count > MOST_CPU_DEVICES:
-        raise DeviceError(
-            f"A process has at most {MOST_CPU_DEVICES} CPU devices: XLA takes further ones for "
-            f"those of another process. Got {shown(count)}. Use 8 to follow the guides."
-        )
     if jax_internals.backend_started():
         _require_running(count)
         return
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        raise BackendStartedError(
-            "XLA_FLAGS sets xla_force_host_platform_device_count, which JAX does not accept "
-            f"together with use_cpu_devices({shown(count)}). Remove it from XLA_FLAGS."
-        )
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", count)
     prepare_cpu_backend()
@@ -128,11 +114,6 @@ def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
     """Returns devices by their names."""
     if isinstance(devices, str):
         devices = [devices]
-    if isinstance(devices, set | frozenset):
-        raise DeviceError(
-            f"devices must be a list, whose order is that of the replicas, got a set: "
-            f"{shown(devices)}. Write sorted(devices)."
-        )
     if isinstance(devices, jax.Array) or not isinstance(devices, Iterable):
         raise DeviceError(
             "devices must be a list of names or jax.Device objects, got a "

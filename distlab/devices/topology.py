@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
-from distlab.errors import ArgumentTypeError, DeviceError, InvalidArgumentError, OptionError
+from distlab.errors import DeviceError, OptionError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
@@ -118,7 +118,6 @@ class DeviceAssignment:
           The assignment.
 
         Raises:
-          ArgumentTypeError: `topology` is not a `Topology`.
           DeviceError: The topology has fewer devices than replicas.
 
         Example:
@@ -127,11 +126,6 @@ class DeviceAssignment:
           >>> dl.tpu.DeviceAssignment.build(topology, num_replicas=2).tpu_device(replica=1)
           'CPU:1'
         """
-        if not isinstance(topology, Topology):
-            raise ArgumentTypeError(
-                f"topology must be a distlab.tpu.Topology, got {shown(topology)}. Use "
-                "Topology(), which has all local devices."
-            )
         if not is_count(num_replicas) or not 1 <= num_replicas <= len(topology.devices):
             raise DeviceError(
                 f"num_replicas must be between 1 and the number of devices, "
@@ -150,18 +144,7 @@ class DeviceAssignment:
         return 1
 
     def coordinates(self, replica: int, logical_core: int = 0) -> tuple[int, ...]:
-        """Returns the coordinates of a replica's core.
-
-        Raises:
-          InvalidArgumentError: There is no such replica or core.
-        """
-        replicas, cores = self.core_assignment.shape[:2]
-        if not (is_count(replica, replicas - 1) and is_count(logical_core, cores - 1)):
-            raise InvalidArgumentError(
-                f"The assignment has the replicas 0 to {replicas - 1} with the cores 0 to "
-                f"{cores - 1}, got replica {shown(replica)} and core {shown(logical_core)}. "
-                "Use one of them."
-            )
+        """Returns the coordinates of a replica's core."""
         return tuple(int(n) for n in self.core_assignment[replica, logical_core])
 
     def tpu_device(self, replica: int = 0, logical_core: int = 0) -> str:

@@ -21,7 +21,7 @@ from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.requirements import require_not_staged
-from distlab.errors import ArgumentTypeError, ContextError
+from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
@@ -33,7 +33,6 @@ from distlab.step.functions.identity import is_static
 from distlab.step.programs.place import Place
 from distlab.step.programs.results import own_arrays, regroup
 from distlab.strategies.extended import StrategyExtended
-from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
 from distlab.values import copy_events
 from distlab.values.checks import (
@@ -71,9 +70,6 @@ class Strategy(Uncopied, ABC):
       cross_device_ops: The algorithm that adds up the replicas' values.
       extended: The methods for libraries and ported code.
 
-    Raises:
-      ArgumentTypeError: `Strategy` itself is instantiated.
-
     Example:
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -95,12 +91,7 @@ class Strategy(Uncopied, ABC):
         "this process. Use the strategy itself, or make another one where one is needed."
     )
 
-    def __init__(self, place: Any = None, cross_device_ops: CrossDeviceOps | None = None) -> None:
-        if type(self) is Strategy or not isinstance(place, Place):
-            raise ArgumentTypeError(
-                "Strategy is the base class of all strategies and can't be made itself. Make a "
-                "MirroredStrategy or another one, or a subclass of that."
-            )
+    def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
         self._place = place
@@ -564,7 +555,6 @@ class Strategy(Uncopied, ABC):
 
         Raises:
           OutOfRangeError: The data is exhausted.
-          ArgumentTypeError: `input_iterator` is none.
 
         Example:
           >>> import distlab as dl
@@ -573,11 +563,6 @@ class Strategy(Uncopied, ABC):
           >>> strategy.experimental_run(lambda x: x.sum(), iterator).values
           (Array(1, dtype=int32), Array(5, dtype=int32))
         """
-        if input_iterator is not None and not hasattr(input_iterator, "get_next"):
-            raise ArgumentTypeError(
-                f"experimental_run needs an iterator of the strategy, got {shown(input_iterator)}. "
-                "Make it with strategy.make_dataset_iterator, or use strategy.run."
-            )
         with self.scope():
             args = () if input_iterator is None else (input_iterator.get_next(),)
             return self.run(fn, args=args)

@@ -14,7 +14,6 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
 from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
-from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
@@ -37,15 +36,8 @@ class DefaultStrategy(Strategy):
 
     distributed: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = True
-    _only: ClassVar[DefaultStrategy | None] = None
 
     def __init__(self) -> None:
-        if DefaultStrategy._only is not None:
-            raise ContextError(
-                "There is one default strategy. Call distlab.get_strategy() outside of any scope, "
-                "or make a OneDeviceStrategy."
-            )
-        DefaultStrategy._only = self
         super().__init__(Place(_NUMBER, _default_mesh))
         self._context = ReplicaContext(self, LoneCollectives())
 

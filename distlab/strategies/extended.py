@@ -24,8 +24,6 @@ from distlab.devices.requirements import require_not_staged
 from distlab.errors import (
     ContextError,
     InvalidArgumentError,
-    StructureError,
-    UnsupportedError,
     ValueShapeError,
 )
 from distlab.processes import group
@@ -42,7 +40,6 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.conversion import as_value
 from distlab.variables.sharded_variable import ShardedVariable
-from distlab.variables.undo import Undo
 from distlab.variables.variable import Variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -270,7 +267,6 @@ class StrategyExtended:
         copies = (None,) * len(devices)
         merging = scopes.merging()
         if merging is not None:
-            self._require_traceable(devices)
             return self._update_traced(merging, copies, fn, args, kwargs, group=group)
         return self._update_each(self._replicas_on(devices), copies, fn, args, kwargs, group=group)
 
@@ -291,7 +287,7 @@ class StrategyExtended:
     ) -> Any:
         """Calls a function for each copy, or each device; restores variables if it raises."""
         require_not_staged("update or update_non_slot")
-        undo = Undo()
+        undo = frames.Undo()
         results = []
         try:
             for (number, device), copy in zip(devices.items(), copies, strict=True):
@@ -336,16 +332,6 @@ class StrategyExtended:
         if for_all and self._strategy.num_replicas_in_sync > 1:
             result = merging.merged(_without_copies(result, group=group))
         return result if group else jax.tree.map(_components, result, is_leaf=_is_leaf)
-
-    def _require_traceable(self, devices: Sequence[jax.Device]) -> None:
-        """Checks that a traced `merge_call` can call a function for each of these devices."""
-        every = [selection.name(device) for device in devices]
-        if len(devices) > 1 and every != list(self._strategy.local_device_names):
-            raise UnsupportedError(
-                "In a merge_call that is being traced, update_non_slot calls its function for all "
-                f"replicas' devices or for one device, got {every}. Pass non_slot_devices([]), or "
-                "call distlab.run_functions_eagerly(True)."
-            )
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> tuple[str, ...]:
         """Returns the devices of values that belong to no single variable.
@@ -423,7 +409,6 @@ class StrategyExtended:
           options: `CommunicationOptions`, hints that change no value.
 
         Raises:
-          StructureError: `value_destination_pairs` is no list or tuple of pairs.
           OptionError: `options` are no `CommunicationOptions`.
 
         Example:
@@ -434,12 +419,6 @@ class StrategyExtended:
           [Array(3, dtype=int32), Array(3, dtype=int32)]
         """
         require_options(options, "batch_reduce_to")
-        for pair in _pairs(value_destination_pairs):
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise StructureError(
-                    "batch_reduce_to needs pairs of a value and its destinations, got "
-                    f"{shown(pair)}. Write [(value, 'CPU:0')]."
-                )
         return [self.reduce_to(reduce_op, v, to, options) for v, to in value_destination_pairs]
 
     def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
@@ -618,15 +597,6 @@ def _only_device(destinations: Any) -> jax.Device | None:
         return None
     devices = destinations.devices()
     return next(iter(devices)) if len(devices) == 1 else None
-
-
-def _pairs(given: Any) -> tuple[Any, ...] | list[Any]:
-    if not isinstance(given, tuple | list):
-        raise StructureError(
-            "batch_reduce_to needs a list of pairs of a value and its destinations, got a "
-            f"{type(given).__name__}: {shown(given)}. Write [(value, 'CPU:0')]."
-        )
-    return given
 
 
 def _beside(device: jax.Device, nest: Any) -> Any:

@@ -49,8 +49,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         the number that `use_cpu_devices` or JAX's settings ask for, then 1.
 
     Raises:
-      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`, or
-        `communication_options` not `CommunicationOptions`.
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
       ClusterSpecError: The cluster does not name this process's task.
       ClusterError: Another worker does not start in time, or does not fit.
       BackendStartedError: JAX has started its devices before the workers could be joined.
@@ -72,11 +71,6 @@ class MultiWorkerMirroredStrategy(Strategy):
         *,
         devices_per_worker: int | None = None,
     ) -> None:
-        if not isinstance(communication_options, CommunicationOptions | None):
-            raise ArgumentTypeError(
-                "communication_options must be CommunicationOptions or None, got "
-                f"{shown(communication_options)}. Leave it out: XLA chooses by itself."
-            )
         resolver = TFConfigClusterResolver() if cluster_resolver is None else cluster_resolver
         if not isinstance(resolver, ClusterResolver):
             raise ArgumentTypeError(

@@ -6,8 +6,6 @@ from typing import Any, final
 
 import jax
 
-from distlab.errors import ValueShapeError
-
 
 @final
 @jax.tree_util.register_pytree_node_class
@@ -57,17 +55,6 @@ class IndexedSlices:
     def __repr__(self) -> str:
         """Shows the rows and their indices."""
         return f"IndexedSlices(values={self.values!r:.200}, indices={self.indices!r:.200})"
-
-
-def require_rows(values: jax.Array, indices: jax.Array, verb: str) -> None:
-    """Checks that slices have a whole number as the index of each row."""
-    whole = jax.numpy.issubdtype(indices.dtype, jax.numpy.integer)
-    if not whole or not indices.ndim or values.shape[: indices.ndim] != indices.shape:
-        raise ValueShapeError(
-            f"IndexedSlices of {verb} need a whole number as the index of each row, got rows "
-            f"{values.dtype}{list(values.shape)} at indices {indices.dtype}{list(indices.shape)}. "
-            "Pass indices of the shape [rows]."
-        )
 
 
 def is_slices(value: Any) -> bool:

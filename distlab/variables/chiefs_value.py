@@ -54,17 +54,13 @@ def _through_devices(value: jax.Array, mesh: ReplicaMesh, *, is_chief: bool) -> 
     bits: Any = np.asarray(value)
     kind = bits.dtype
     words = np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
-    rows = [words if is_chief and n == 0 else np.zeros_like(words) for n in _positions(mesh)]
+    zeros = np.zeros_like(words)
     placed = [
-        jax.device_put(row[None], device)
-        for row, device in zip(rows, mesh.local_devices, strict=True)
+        jax.device_put((words if is_chief and n == 0 else zeros)[None], device)
+        for n, device in enumerate(mesh.local_devices)
     ]
     stacked = jax.make_array_from_single_device_arrays(
         (mesh.replicas, words.size), mesh.split, placed
     )
     (total,) = sums_of_rows([stacked], mesh)
     return jnp.asarray(np.asarray(total).view(kind).reshape(bits.shape))
-
-
-def _positions(mesh: ReplicaMesh) -> range:
-    return range(len(mesh.local_devices))

@@ -39,15 +39,10 @@ class Link:
 
     def add(self, figures: tuple[int, ...]) -> None:
         """Adds the figures of another period."""
-        self.reads += figures[0]
-        self.read_bytes += figures[1]
-        self.changes += figures[2]
-        self.change_bytes += figures[3]
-        self.used += figures[4]
-        self.behind += figures[5]
-        self.most_behind = max(self.most_behind, figures[6])
-        self.read_messages += figures[7]
-        self.change_messages += figures[8]
+        behind = max(self.most_behind, figures[6])
+        for field, figure in zip(self.__slots__, figures, strict=True):
+            setattr(self, field, getattr(self, field) + figure)
+        self.most_behind = behind
 
 
 @final
@@ -58,18 +53,10 @@ class WorkerTraffic:
         self._links: dict[int, Link] = {}
         self._seen: dict[Hashable, int] = {}
 
-    def read(self, server: int, value: Hashable, version: int, size: int) -> None:
-        """Counts a value that was received."""
-        self.read_all(server, (value,), (version,), size)
-
-    def changed(self, server: int, value: Hashable, before: int, size: int) -> None:
-        """Counts a change of a value."""
-        self.changed_all(server, (value,), (before,), size)
-
     def read_all(
         self, server: int, values: Sequence[Hashable], versions: Sequence[int], size: int
     ) -> None:
-        """Counts values that were received together, as `read` does one by one."""
+        """Counts values that were received together."""
         link = self._link(server)
         link.reads += len(values)
         link.read_bytes += size
@@ -78,7 +65,7 @@ class WorkerTraffic:
     def changed_all(
         self, server: int, values: Sequence[Hashable], before: Sequence[int], size: int
     ) -> None:
-        """Counts changes that were sent together, as `changed` does one by one."""
+        """Counts changes that were sent together."""
         link = self._link(server)
         link.changes += len(values)
         link.change_bytes += size
@@ -127,7 +114,7 @@ def note_read(storage: Storage | RemoteStorage) -> None:
         return
     server = storage.layout.server
     if server is not None:
-        traffic.read(server, storage, storage.version, storage.nbytes)
+        traffic.read_all(server, (storage,), (storage.version,), storage.nbytes)
 
 
 def note_change(storage: Storage, *operands: Any) -> None:
@@ -138,7 +125,7 @@ def note_change(storage: Storage, *operands: Any) -> None:
     traffic = of_this_thread.get()
     if traffic is not None:
         size = sum(operand.nbytes for operand in operands)
-        traffic.changed(server, storage, storage.version, size)
+        traffic.changed_all(server, (storage,), (storage.version,), size)
     storage.version += 1
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import time
 import weakref
 from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab import events
 from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
@@ -31,8 +33,10 @@ from distlab.errors import (
     UnsupportedError,
     ValueShapeError,
 )
+from distlab.events import sink
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
+from distlab.user_code import calling_line
 from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.indexed_slices import IndexedSlices
@@ -46,7 +50,6 @@ from distlab.variables.kinds import (
     check_kinds,
 )
 from distlab.variables.operations import COMBINE, Operation
-from distlab.variables.placement_events import announce
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.storage import Storage
 from distlab.variables.variable_copy import VariableCopy
@@ -502,7 +505,42 @@ def _require_name(name: Any) -> None:
 def _keep(variable: Variable, number: int) -> None:
     variable.__dict__.update(_number=number, _dependents={})
     _live[number] = variable
-    announce(variable, number)
+    _announce(variable, number)
+
+
+def _announce(variable: Variable, number: int) -> None:
+    """Emits the placement of a new variable, and later the release of its memory."""
+    recorder = sink.recorder()
+    if not recorder.enabled:
+        return
+    storage = variable.storage
+    strategy, name, layout = variable.strategy.number, variable.name, storage.layout.name
+    server = storage.layout.server
+    shape, dtype = list(variable.shape), str(variable.dtype)
+    devices = storage.device_names()
+    source = calling_line()
+    size = int(np.prod(shape)) * variable.dtype.itemsize
+
+    def emit(action: Literal["place", "free"]) -> None:
+        sink.recorder().emit(
+            events.Placement(
+                time_ns=time.monotonic_ns(),
+                strategy=strategy,
+                array=number,
+                name=name,
+                action=action,
+                layout=layout,
+                shape=shape,
+                dtype=dtype,
+                devices=devices,
+                bytes_per_device=[size] * len(devices),
+                server=server,
+                source=source,
+            )
+        )
+
+    emit("place")
+    weakref.finalize(variable, emit, "free").atexit = False
 
 
 def dependents_of_youngest(variables: Iterable[Variable]) -> dict[int, object]:

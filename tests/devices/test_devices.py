@@ -6,11 +6,9 @@ import subprocess
 import sys
 
 import jax
-import pytest
 
 import distlab as dl
 from distlab.devices import selection
-from distlab.errors import DeviceError
 from tests.devices.programs import finish
 
 
@@ -37,11 +35,6 @@ def test_all_devices_are_the_default() -> None:
 def test_the_same_number_of_cpu_devices_may_be_asked_for_again() -> None:
     jax.devices()
     dl.use_cpu_devices(8)
-
-
-def test_more_cpu_devices_than_a_process_can_have_are_refused() -> None:
-    with pytest.raises(DeviceError, match=r"at most 2048 CPU devices.* Got 2049"):
-        dl.use_cpu_devices(2_049)
 
 
 def test_use_cpu_devices_sizes_the_thread_pool_before_jax_starts() -> None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 import distlab as dl
-from distlab.variables.undo import Undo
+from distlab.variables.frames import Undo
 from tests.patience import interrupt_at_second_call
 
 

@@ -55,7 +55,6 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.storage import Storage
-from distlab.variables.undo import Undo
 from distlab.variables.variable import live
 
 
@@ -75,7 +74,7 @@ def run(
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
         if isinstance(leaf, PerReplica):
             require_components(leaf, "A per-replica argument", mesh.replicas)
-    undo = Undo()
+    undo = frames.Undo()
     captured = captured_state(fn)
     if mesh.replicas > 1:
         require_references(fn)
@@ -155,7 +154,7 @@ class EagerCollectives:
         self,
         host: CollectiveHost,
         replica: ReplicaThread,
-        undo: Undo,
+        undo: frames.Undo,
     ) -> None:
         self.common: list[Any] = []
         self._host = host
