@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab.errors import ContextError, ValueShapeError
 from distlab.values.distributed import stack
-from tests.listening import listening
 
 
 def _strategy(replicas: int = 2) -> dl.MirroredStrategy:
@@ -47,24 +46,6 @@ def test_padding_is_never_counted_even_when_it_is_not_a_number() -> None:
     x = stack([jnp.array([1.0, 2.0]), jnp.array([4.0])], s.mesh)
     undefined = s.run(lambda v: v / v, args=(x,))  # 0 / 0 in the padding
     assert float(s.reduce("SUM", undefined, axis=0)) == 3.0
-
-
-def test_nests_and_large_values() -> None:
-    s = _strategy()
-    large = stack([np.full(1 << 19, i, np.float32) for i in (1, 2)], s.mesh)
-    result = s.reduce("SUM", {"large": large, "small": large}, axis=None)
-    assert float(result["large"].min()) == float(result["small"].max()) == 3.0
-
-
-def test_a_reduction_is_an_event() -> None:
-    s = _strategy()
-    x = stack([jnp.ones(3)] * 2, s.mesh)
-    with listening() as heard:
-        s.reduce("MEAN", x, axis=None)
-    (event,) = heard.of(dl.events.Reduction)
-    assert (event.op, event.bytes, event.dtype, event.participants) == ("MEAN", 12, "float32", 2)
-    assert event.algorithm == "to_one_device"
-    assert event.strategy == s.number
 
 
 @pytest.mark.parametrize("make", [_strategy, _one_device])
@@ -117,16 +98,6 @@ def test_another_strategys_copies_are_not_gathered() -> None:
         other = dl.Variable([1.0, 2.0], name="other")
     with pytest.raises(ContextError, match=r"other of MirroredStrategy.*variable.value\(\)"):
         _strategy().gather(other, axis=0)
-
-
-def test_the_sum_of_one_copy_for_all_replicas_is_ambiguous() -> None:
-    s = _central()
-    with s.scope():
-        shared = dl.Variable([1.0, 2.0])
-    assert s.reduce("MEAN", shared, axis=None).tolist() == [1.0, 2.0]
-    assert float(s.reduce("SUM", shared, axis=0)) == 6.0
-    with pytest.raises(ValueShapeError, match="its sum is ambiguous"):
-        s.reduce("SUM", shared, axis=None)
 
 
 def test_reduce_of_a_python_number_names_jnp_asarray() -> None:

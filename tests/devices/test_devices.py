@@ -28,15 +28,6 @@ def test_a_strategy_takes_device_objects_and_keeps_their_order() -> None:
     assert strategy.device_names == ("CPU:2", "CPU:0")
 
 
-def test_all_devices_are_the_default() -> None:
-    assert dl.MirroredStrategy().num_replicas_in_sync == 8
-
-
-def test_the_same_number_of_cpu_devices_may_be_asked_for_again() -> None:
-    jax.devices()
-    dl.use_cpu_devices(8)
-
-
 def test_use_cpu_devices_sizes_the_thread_pool_before_jax_starts() -> None:
     program = (
         "import os, distlab as dl\n"

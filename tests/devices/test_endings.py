@@ -69,11 +69,6 @@ print("main ends", flush=True)
     assert finish(BEGIN + program, "-W", "error") == (0, "main ends\ntidied\n")
 
 
-def test_an_ended_thread_tidies_up_and_the_exit_code_stays() -> None:
-    status, out = finish(f"{BEGIN}dl.background(train_and_tidy)\nwait_for_steps()\nsys.exit(3)\n")
-    assert (status, out) == (3, "tidied\n")
-
-
 def test_a_thread_that_can_start_no_replica_ends_silently() -> None:
     program = """
 def start(thread):
@@ -163,18 +158,6 @@ threading.Thread(target=some_steps).start()
     assert finish(BEGIN + program) == (0, "done 400.0\n")
 
 
-def test_the_main_thread_may_run_steps_to_the_end() -> None:
-    program = """
-import atexit
-def last_step():
-    result = strategy.run(step, args=(batch,))
-    print("last", float(strategy.experimental_local_results(result)[0][0, 0]))
-strategy.run(step, args=(batch,))
-atexit.register(last_step)
-"""
-    assert finish(BEGIN + program) == (0, "last 400.0\n")
-
-
 FORKED = """
 import os, warnings
 warnings.simplefilter("ignore")  # JAX warns of every fork
@@ -245,20 +228,6 @@ print(float(strategy.reduce("MEAN", strategy.run(step, args=(batch,)), axis=None
 
 def test_a_forked_child_raises_with_the_remedy() -> None:
     assert finish(BEGIN + "further = {}" + FORKED) == (0, "400.0\n")
-
-
-def test_a_forked_child_reads_a_variable_as_numpy() -> None:
-    program = """
-import os, warnings
-warnings.simplefilter("ignore")
-variable = dl.Variable(jnp.arange(3.0))
-child = os.fork()
-if child == 0:
-    assert variable.tolist() == variable.numpy().tolist() == np.asarray(variable).tolist()
-    os._exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    assert finish(BEGIN + program) == (0, "7\n")
 
 
 def test_a_forked_child_waits_for_no_background_of_its_parent() -> None:

@@ -20,7 +20,6 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import jax_internals
-from distlab.step.jaxprs import operations
 
 CONFIG: Any = jax.config
 
@@ -122,18 +121,6 @@ def test_nothing_of_jax_is_replaced_outside_of_blocks() -> None:
     assert not hasattr(jax_internals.ConcreteArray.block_until_ready, "explains")
 
 
-def test_the_class_of_concrete_arrays_is_not_that_of_tracers() -> None:
-    assert type(jnp.ones(2)) is jax_internals.ConcreteArray
-    seen = []
-    jax.make_jaxpr(lambda x: seen.append(type(x)))(1.0)
-    assert seen[0] is not jax_internals.ConcreteArray
-
-
-def test_the_backend_is_known_to_have_started() -> None:
-    jax.devices()
-    assert jax_internals.backend_started() is True
-
-
 def test_an_uncommitted_view_shares_memory_and_mixes() -> None:
     first, second = (jax.device_put(jnp.arange(3.0), device) for device in jax.devices()[:2])
     with pytest.raises(ValueError, match="incompatible devices"):
@@ -211,11 +198,6 @@ def test_pieces_are_the_shards_in_the_order_of_the_devices() -> None:
     assert jax_internals.devices_of(array) == jax.devices()[:3]
 
 
-def test_an_array_says_whether_it_is_computed() -> None:
-    array = jax.block_until_ready(jnp.ones(2) + 1)
-    assert jax_internals.is_ready(array) is True
-
-
 def test_pieces_are_assembled_where_they_lie() -> None:
     values = [np.full((1, 2), n) for n in range(3)]
     rows = list(map(jax.device_put, values, jax.devices()))
@@ -246,46 +228,10 @@ def test_the_profiler_is_reserved_and_given_back(tmp_path: Any) -> None:
         assert free is False
 
 
-def test_a_profile_is_taken_in_memory() -> None:
-    with jax_internals.profiler_reserved() as free:
-        assert free
-        session = jax_internals.start_profile(jax.profiler.ProfileOptions())
-        jax.block_until_ready(jnp.ones(4) @ jnp.ones(4))
-        profile = jax.profiler.ProfileData.from_serialized_xspace(session.stop())
-    assert any(plane.name.startswith("/host") for plane in profile.planes)
-
-
 def test_the_type_of_statistics_is_kept() -> None:
     kept = jax_internals.keep_profile_types()
     assert kept is jax_internals.keep_profile_types()
     assert list(kept) == []
-
-
-def test_a_registered_class_is_an_array_for_jax() -> None:
-    class Held:
-        def __init__(self, value: list[float]) -> None:
-            self.array = jnp.asarray(value)
-
-    jax_internals.register_array_like(Held, lambda held: held.array)
-    held: Any = Held([3.0, 4.0])
-    assert jax.jit(lambda nest: nest["x"] * 2)({"x": held}).tolist() == [6.0, 8.0]
-    assert jax.grad(lambda x: (x**2).sum())(held).tolist() == [6.0, 8.0]
-    assert jax.lax.add(held, held).tolist() == [6.0, 8.0]
-    held.array = jnp.ones(2)  # it is read at each use
-    assert jax.jit(lambda nest: nest["x"] * 2)({"x": held}).tolist() == [2.0, 2.0]
-
-
-def test_outside_of_traces_numbers_are_known() -> None:
-    seen: list[Any] = []
-
-    def traced(x: Any) -> Any:
-        with jax_internals.outside_of_traces():
-            assert not jax_internals.being_staged()
-            seen.append(float(jnp.sin(1.0)))
-        return x
-
-    jax.make_jaxpr(traced)(1.0)
-    assert seen == [float(jnp.sin(1.0))]
 
 
 def test_an_error_of_awaited_arrays_is_explained(
@@ -306,22 +252,3 @@ def test_an_error_of_awaited_arrays_is_explained(
     jax_internals.explain_failures(explain)
     with pytest.raises(LookupError, match="worker 1 was killed"):
         jax.block_until_ready([jnp.ones(1), jnp.ones(2)])
-
-
-def test_a_part_of_a_scan_computes_one_carried_value_alone() -> None:
-    def both(x: Any, y: Any) -> Any:
-        return jax.lax.scan(lambda c, _: ((c[0] + 1, c[1] * c[0]), None), (x, y), None, length=3)
-
-    (equation,) = [e for e in jax.make_jaxpr(both)(0.0, 1.0).eqns if e.primitive.name == "scan"]
-    first, second = (operations.part_of(equation, output) for output in (0, 1))
-    assert first.invars == equation.invars[:1]
-    assert first.outvars == equation.outvars[:1]
-    assert second.invars == equation.invars
-
-
-def test_a_part_of_a_jaxpr_needs_its_own_inputs_alone() -> None:
-    jaxpr = jax.make_jaxpr(lambda x, y: (x + 1, jnp.sin(y) * x))(0.0, 1.0).jaxpr
-    part, used = operations.part_of_jaxpr(jaxpr, [True, False])
-    assert used == [True, False]
-    assert [equation.primitive.name for equation in part.eqns] == ["add"]
-    assert len(part.outvars) == 1

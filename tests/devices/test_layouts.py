@@ -21,12 +21,6 @@ def layouts(mesh: ReplicaMesh) -> list[Layout]:
     return [Replicated(mesh), OnePerReplica(mesh), OnOneDevice(mesh.devices[2])]
 
 
-def test_a_mesh_counts_its_replicas_and_names_the_local_ones(mesh: ReplicaMesh) -> None:
-    assert mesh.replicas == 4
-    assert mesh.local_replicas == (0, 1, 2, 3)
-    assert mesh.local_devices == mesh.devices
-
-
 def test_every_copy_holds_the_placed_value_on_its_own_device(mesh: ReplicaMesh) -> None:
     value = jnp.arange(3.0)
     for layout in layouts(mesh):
@@ -45,25 +39,11 @@ def test_replacing_a_copy_leaves_the_others_alone(mesh: ReplicaMesh) -> None:
         assert sums == [0, 0, 0, 2]
 
 
-def test_the_one_copy_is_replaced_for_all(mesh: ReplicaMesh) -> None:
-    layout = OnOneDevice(mesh.devices[1])
-    array = layout.with_copy(layout.place(jnp.zeros(2)), 3, jnp.ones(2))
-    assert float(array.sum()) == 2
-    assert array.devices() == {mesh.devices[1]}
-
-
 def test_partitions_cut_an_array_into_blocks_and_back() -> None:
     row = np.arange(6).reshape(1, 6)
     assert ROWS.local(row).shape == (6,)
     np.testing.assert_array_equal(ROWS.block(ROWS.local(row)), row)
     assert WHOLE.block(WHOLE.local(row)) is row
-
-
-def test_only_one_per_replica_lets_copies_differ(mesh: ReplicaMesh) -> None:
-    differ = [layout.copies_differ for layout in layouts(mesh)]
-    assert differ == [False, True, False]
-    assert [layout.partition is ROWS for layout in layouts(mesh)] == differ
-    assert [layout.name for layout in layouts(mesh)] == ["replicated", "per_replica", "single"]
 
 
 def test_a_value_goes_to_another_mesh_whole(mesh: ReplicaMesh) -> None:
@@ -80,15 +60,3 @@ def test_pieces_come_with_the_number_of_their_replica(mesh: ReplicaMesh) -> None
         (replica, [[2 * replica, 2 * replica + 1]]) for replica in range(4)
     ]
     assert first_piece(rows).tolist() == [[0, 1]]
-
-
-def test_an_array_without_a_mesh_is_the_first_replicas_piece() -> None:
-    array = jnp.arange(3)
-    assert pieces(array) == [(0, array)]
-
-
-def test_random_keys_have_pieces_too(mesh: ReplicaMesh) -> None:
-    keys = jax.device_put(jax.random.split(jax.random.key(0), 4), mesh.split)
-    found = pieces(keys)
-    assert [replica for replica, _ in found] == [0, 1, 2, 3]
-    assert [key.devices() for _, key in found] == [{device} for device in mesh.devices]

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from distlab.devices.thread_frames import frames_of
 
 LIMIT_SECONDS = 60.0
@@ -51,33 +49,11 @@ def test_frames_of_another_thread_begin_with_the_innermost() -> None:
     assert names[-1] == "_bootstrap"
 
 
-def test_frames_of_the_own_thread_begin_with_the_caller() -> None:
-    frames = frames_of(threading.get_ident())
-    assert any(
-        frame.f_code.co_name == "test_frames_of_the_own_thread_begin_with_the_caller"
-        for frame in frames
-    )
-    assert frames[0].f_code is frames_of.__code__
-
-
 def test_a_thread_that_has_ended_has_no_frames() -> None:
     with waiting_thread() as thread:
         pass
     assert frames_of(thread) == []
     assert frames_of(0) == []
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_garbage_collection_is_on_or_off_as_before(enabled: bool) -> None:
-    before = gc.isenabled()
-    (gc.enable if enabled else gc.disable)()
-    try:
-        with waiting_thread() as thread:
-            assert frames_of(thread)
-        assert frames_of(0) == []
-        assert gc.isenabled() == enabled
-    finally:
-        (gc.enable if before else gc.disable)()
 
 
 def test_no_garbage_is_collected_while_frames_are_read() -> None:

@@ -16,18 +16,6 @@ def the_scope_of_another_strategy_inside(w: World) -> None:
         pass
 
 
-@misuse(errors.ContextError, "One strategy can be current", "reduce was called", "leave that scope")
-def reduce_in_the_scope_of_another_strategy(w: World) -> None:
-    with w.other().scope():
-        w.strategy.reduce("MEAN", w.x, axis=None)
-
-
-@misuse(errors.ContextError, "must not be called inside a scope", "Mirrored", "Leave its `with`")
-def setting_the_strategy_inside_a_scope(w: World) -> None:
-    with w.strategy.scope():
-        dl.experimental_set_strategy(None)
-
-
 @misuse(errors.ContextError, "All replicas must", "merge_call", "in every replica")
 def an_eager_merge_call_that_only_some_replicas_come_to(w: World) -> None:
     def step(a: jax.Array) -> jax.Array:

@@ -29,23 +29,6 @@ def a_mesh_in_place_of_devices(w: World) -> None:
     dl.MirroredStrategy(jax.make_mesh((8,), ("x",)))  # type: ignore[arg-type]
 
 
-@misuse(errors.OptionError, "must be a CrossDeviceOps", "'nccl'", "NcclAllReduce()")
-def an_algorithm_by_name(w: World) -> None:
-    dl.MirroredStrategy(cross_device_ops="nccl")  # type: ignore[arg-type]
-
-
 @misuse(errors.BackendStartedError, "before JAX starts", "8 CPU device", "restart the kernel")
 def more_cpu_devices_too_late(w: World) -> None:
     dl.use_cpu_devices(4)
-
-
-@misuse(errors.DeviceError, "between 1 and the number of devices", "got 9", "8, got 9")
-def more_tpu_replicas_than_devices(w: World) -> None:
-    dl.tpu.DeviceAssignment.build(dl.tpu.Topology(), 9)
-
-
-@misuse(errors.BackendStartedError, "before JAX starts", "was made", "Make the strategy first")
-def a_cluster_of_two_workers(w: World) -> None:
-    resolver = dl.cluster_resolver
-    spec = resolver.ClusterSpec({"worker": ["a:1", "b:1"]})
-    dl.MultiWorkerMirroredStrategy(resolver.SimpleClusterResolver(spec, "", "worker", 0))

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 import distlab as dl
-from distlab.data import Dataset
 from tests.misuse.world import World
 from tests.patience import LIMIT_SECONDS
 
@@ -55,10 +54,6 @@ def _on_replicas_of_another(w: World, verb: Verb) -> object:
     return w.other().run(lambda: verb(w))
 
 
-def _on_eager_replicas_of_another(w: World, verb: Verb) -> object:
-    return w.other().run(lambda: verb(w), options=_EAGERLY)
-
-
 def _in_merge_call(w: World, verb: Verb) -> object:
     return _on_replicas(w, lambda _: dl.get_replica_context().merge_call(lambda _: verb(w)))
 
@@ -74,12 +69,6 @@ def _in_update(w: World, verb: Verb) -> object:
 def _in_jit(w: World, verb: Verb) -> object:
     kept = _Kept(w, verb)
     jax.jit(kept)(1.0)
-    return kept.value
-
-
-def _in_grad(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    jax.grad(kept)(1.0)
     return kept.value
 
 
@@ -121,37 +110,8 @@ def _in_a_thread(w: World, verb: Verb) -> object:
     return outcome[0]
 
 
-def _in_a_thread_of_a_scope(w: World, verb: Verb) -> object:
-    with w.strategy.scope():
-        return _in_a_thread(w, verb)
-
-
 def _in_a_thread_of_an_eager_replica(w: World, verb: Verb) -> object:
     return _on_eager_replicas(w, lambda _: _in_a_thread(w, verb))
-
-
-def _in_a_thread_of_a_replica(w: World, verb: Verb) -> object:
-    kept: list[object] = []
-    w.strategy.run(lambda: kept.append(_in_a_thread(w, verb)))
-    return kept[0]
-
-
-def _in_background(w: World, verb: Verb) -> object:
-    return dl.background(verb, w).result()
-
-
-def _in_a_value_function(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    w.strategy.experimental_distribute_values_from_function(kept)
-    return kept.value
-
-
-def _in_a_dataset_function(w: World, verb: Verb) -> object:
-    kept = _Kept(w, verb)
-    w.strategy.distribute_datasets_from_function(
-        lambda context: (kept(context), Dataset.range(4).batch(1))[1]
-    )
-    return kept.value
 
 
 PLACES: Final[dict[str, Place]] = {
@@ -161,27 +121,20 @@ PLACES: Final[dict[str, Place]] = {
     "replicas": _on_replicas,
     "eager_replicas": _on_eager_replicas,
     "replicas_of_another": _on_replicas_of_another,
-    "eager_replicas_of_another": _on_eager_replicas_of_another,
     "merge_call": _in_merge_call,
     "eager_merge_call": _in_eager_merge_call,
     "update": _in_update,
     "jit": _in_jit,
-    "grad": _in_grad,
     "jit_on_replicas": _in_jit_on_replicas,
     "grad_on_replicas": _in_grad_on_replicas,
     "scan_on_replicas": _in_scan_on_replicas,
     "lax_scan_on_replicas": _in_lax_scan_on_replicas,
     "thread": _in_a_thread,
-    "thread_of_a_scope": _in_a_thread_of_a_scope,
     "thread_of_an_eager_replica": _in_a_thread_of_an_eager_replica,
-    "thread_of_a_replica": _in_a_thread_of_a_replica,
-    "background": _in_background,
-    "value_function": _in_a_value_function,
-    "dataset_function": _in_a_dataset_function,
 }
 
 REPLICAS: Final = frozenset({"replicas", "eager_replicas"})
-ON_OTHERS: Final = frozenset({"replicas_of_another", "eager_replicas_of_another"})
+ON_OTHERS: Final = frozenset({"replicas_of_another"})
 INSIDE: Final = frozenset(
     {"jit_on_replicas", "grad_on_replicas", "scan_on_replicas", "lax_scan_on_replicas"}
 )

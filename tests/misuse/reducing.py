@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 
 import distlab as dl
 from distlab import errors
 from tests.misuse.world import World, misuse
-
-
-@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "PerReplica(4", "or its name")
-def the_value_before_the_op(w: World) -> None:
-    w.strategy.reduce(w.x, "SUM", axis=None)
 
 
 @misuse(errors.ValueShapeError, "out of range", "axis 3", "Use axis=None")
@@ -41,14 +35,6 @@ def gather_of_scalars(w: World) -> None:
     w.strategy.gather(w.strategy.run(lambda a: a.sum(), args=(w.x,)), axis=0)
 
 
-@misuse(errors.ValueShapeError, "agree in all other dimensions", "[2, 4]", "Pad them")
-def gather_of_components_that_differ_elsewhere(w: World) -> None:
-    x = w.strategy.experimental_distribute_values_from_function(
-        lambda c: jnp.ones((2, c.replica_id_in_sync_group + 1))
-    )
-    w.strategy.gather(x, axis=0)
-
-
 @misuse(errors.ValueShapeError, "agree in all other dimensions", "[2, 1]", "Pad them")
 def an_eager_all_gather_of_components_that_differ_elsewhere(w: World) -> None:
     def step() -> object:
@@ -62,11 +48,6 @@ def an_eager_all_gather_of_components_that_differ_elsewhere(w: World) -> None:
 @misuse(errors.StructureError, "value for each replica", "PerReplica(4 x float32[2])", "reduce")
 def arithmetic_with_a_per_replica_value(w: World) -> None:
     w.x + 1
-
-
-@misuse(errors.StructureError, "can't be used as one array", "PerReplica(4", "strategy.run")
-def a_per_replica_value_given_to_numpy(w: World) -> None:
-    np.asarray(w.x)
 
 
 @misuse(errors.StructureError, "can't be used as one array", "float32[]", "gather")

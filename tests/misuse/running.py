@@ -18,14 +18,6 @@ def a_value_of_another_strategy(w: World) -> None:
     w.strategy.run(lambda a: a + 1, args=(x,))
 
 
-@misuse(errors.StructureError, "of one dtype", "int32", "Convert the components")
-def components_of_different_dtypes(w: World) -> None:
-    x = w.strategy.experimental_distribute_values_from_function(
-        lambda c: jnp.ones(2, jnp.int32 if c.replica_id_in_sync_group == 0 else jnp.float32)
-    )
-    w.strategy.run(lambda a: a, args=(x,))
-
-
 @misuse(errors.NeedsPythonError, "only shapes and dtypes", "step needs", "jax.lax.cond in place")
 def an_if_on_a_traced_value(w: World) -> None:
     def step(a: jax.Array) -> jax.Array:
@@ -94,9 +86,3 @@ def an_eager_all_reduce_on_some_replicas_only(w: World) -> None:
 @misuse(errors.ContextError, "inside a JAX transformation", "uses weights", "Call run outside")
 def jit_around_a_function_that_uses_a_variable(w: World) -> None:
     jax.jit(lambda x: w.strategy.run(lambda a: a * w.weights.value(), args=(x,)))(w.x)
-
-
-@misuse(errors.ContextError, "no meaning inside", "run_functions_eagerly", "Call run outside")
-def jit_around_an_eager_function(w: World) -> None:
-    eager = dl.RunOptions(run_eagerly=True)
-    jax.jit(lambda x: w.strategy.run(lambda a: a * 2, args=(x,), options=eager))(w.x)

@@ -17,7 +17,6 @@ from distlab.errors import (
     ContextError,
     DonatedError,
     InvalidArgumentError,
-    OneShotError,
     OutOfRangeError,
     RecordError,
 )
@@ -81,18 +80,6 @@ def test_a_closed_run(world: World) -> None:
     assert not (world.folder / "events.jsonl").exists()
 
 
-# ---- files
-
-
-def test_a_closed_writer(world: World) -> None:
-    with dl.io.TFRecordWriter("records") as writer:
-        writer.write(b"one")
-    for verb in (lambda: writer.write(b"more"), writer.flush, writer.__enter__):
-        _require(ContextError, lambda call: call(), verb)
-    writer.close()
-    assert list(dl.data.TFRecordDataset("records")) == [b"one"]
-
-
 # ---- iterators
 
 
@@ -117,13 +104,6 @@ def test_an_exhausted_iterator_stays_exhausted(world: World) -> None:
     for iterator in distributed, legacy:  # a start is a new end
         assert [int(part[0]) for part in iterator.get_next().values] == [0, 1, 2, 3]
         _require(OutOfRangeError, lambda i: i.get_next(), iterator)
-
-
-def test_a_generator_that_was_read(world: World) -> None:
-    dataset = dl.data.as_dataset(x for x in (1, 2))
-    assert [int(x) for x in dataset] == [1, 2]
-    _require(OneShotError, list, dataset)
-    _require(InvalidArgumentError, lambda empty: empty.get_value(), dl.data.Optional.empty())
 
 
 # ---- clusters

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import distlab as dl
-from tests.misuse import contexts, inputs, making, records, reducing, running, variables
+from tests.misuse import contexts, inputs, making, reducing, running, variables
 from tests.misuse.world import PROGRAMS, Misuse, World
 
-TOPICS = (contexts, inputs, making, records, reducing, running, variables)
+TOPICS = (contexts, inputs, making, reducing, running, variables)
 
 
 def _name(case: Misuse) -> str:

@@ -10,12 +10,6 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ValueShapeError, "no meaning for a distributed", "NONE", "Use ON_WRITE")
-def no_synchronization_at_all(w: World) -> None:
-    with w.strategy.scope():
-        dl.Variable(1.0, synchronization=dl.VariableSynchronization.NONE)
-
-
 @misuse(errors.ValueShapeError, "a MEAN of integers", "int32", "Use SUM")
 def a_mean_of_integers(w: World) -> None:
     with w.strategy.scope():
@@ -37,11 +31,6 @@ def an_assignment_of_another_dtype(w: World) -> None:
     w.weights.assign(jnp.ones(2, jnp.int32))
 
 
-@misuse(errors.ValueShapeError, "weights is float32[2]", "float32[2, 2]", "of that shape")
-def an_addition_of_another_shape_in_a_step(w: World) -> None:
-    w.strategy.run(lambda a: w.weights.assign_add(jnp.ones((2, 2)) + a.sum()), args=(w.x,))
-
-
 @misuse(errors.ContextError, "assigned inside jax.lax.scan", "weights", "Use dl.scan")
 def an_assignment_inside_of_scan(w: World) -> None:
     def step(a: jax.Array) -> None:
@@ -60,11 +49,6 @@ def an_eager_assignment_inside_of_jit(w: World) -> None:
         jax.jit(lambda b: w.weights.assign_add(b) and None)(a)
 
     w.strategy.run(step, args=(w.x,), options=dl.RunOptions(run_eagerly=True))
-
-
-@misuse(errors.ContextError, "inside jax.jit outside", "weights.assign", "assign it outside")
-def an_assignment_inside_of_the_users_own_jit(w: World) -> None:
-    jax.jit(lambda x: w.weights.assign(x) and None)(jnp.zeros(2))
 
 
 @misuse(errors.ContextError, "compile its present value in", "weights", "variable.value()")

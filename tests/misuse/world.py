@@ -62,21 +62,9 @@ class World:
             return dl.metrics.Mean()
 
     @functools.cached_property
-    def checkpoint(self) -> str:
-        """A checkpoint of `weights`."""
-        return dl.train.Checkpoint(weights=self.weights).save(self._own / "ckpt")
-
-    @functools.cached_property
     def recording(self) -> Recording:
         """A recording that goes on."""
         return dl.record(self._own / "recording")
-
-    @functools.cached_property
-    def recorded(self) -> Path:
-        """The folder of a run with one metric, of 2."""
-        with dl.record(self._own / "recorded") as recording:
-            recording.log(1, loss=2.0)
-        return self._own / "recorded"
 
     def other(self) -> dl.Strategy:
         """Returns another strategy, over 2 devices."""

@@ -60,15 +60,6 @@ def test_each_call_of_update_non_slot_has_its_own_array() -> None:
     assert given.tolist() == [0]
 
 
-def test_this_process_makes_saves_and_summarizes_everything() -> None:
-    extended = _strategy().extended
-    assert extended.should_checkpoint
-    assert extended.should_save_summary
-    assert extended.experimental_should_init
-    assert not extended.experimental_between_graph
-    assert list(extended.experimental_make_numpy_dataset(np.arange(3))) == [0, 1, 2]
-
-
 def test_tensorflow_1_names_on_the_strategy() -> None:
     s = _strategy(2)
     v = _variable(s, 1.0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import jax
 import pytest
 
 import distlab as dl
-from distlab.errors import DeviceError
 from distlab.step.programs.place import Place
 from distlab.strategies.workers import ThreadWorkers, current_worker
 
@@ -39,16 +37,6 @@ def test_a_strategy_describes_itself_by_its_place(make: Callable[[], dl.Strategy
     assert strategy.extended.worker_devices == strategy.mesh.names
 
 
-def test_places_are_numbered_one_after_another() -> None:
-    first, second = Place.on(["CPU:0"], "one"), Place.on(["CPU:0"], "two")
-    assert second.number == first.number + 1
-
-
-def test_a_place_needs_devices_that_exist() -> None:
-    with pytest.raises(DeviceError, match="There is no device CPU:99"):
-        Place.on(["CPU:99"], "nowhere")
-
-
 def test_a_worker_is_a_thread_with_a_place_and_a_default_device() -> None:
     places = [Place.on([f"CPU:{n}"], f"worker {n}") for n in range(2)]
     workers = ThreadWorkers(places)
@@ -57,15 +45,3 @@ def test_a_worker_is_a_thread_with_a_place_and_a_default_device() -> None:
         assert (current_worker(), workers.place) == (1, places[1])
         assert jax.numpy.zeros(1).devices() == {jax.devices()[1]}
     assert (current_worker(), workers.place) == (None, places[0])
-
-
-def test_other_threads_and_other_clusters_are_not_that_worker() -> None:
-    workers = ThreadWorkers([Place.on(["CPU:0"], "a"), Place.on(["CPU:1"], "b")])
-    others = ThreadWorkers([Place.on(["CPU:2"], "c"), Place.on(["CPU:3"], "d")])
-    seen: list[int | None] = []
-    with workers.acting_as(1):
-        thread = threading.Thread(target=lambda: seen.append(current_worker()))
-        thread.start()
-        thread.join(60)
-        assert others.place.mesh.names == ("CPU:2",)
-    assert seen == [None]

@@ -46,12 +46,6 @@ def test_each_replica_knows_its_first_example() -> None:
     assert division.first == [[0, 4, 8, 12, 16, 20, 24, 28]]
 
 
-def test_an_empty_replica_has_no_first_example() -> None:
-    division = divide(Choices(examples=5, batch=5, replicas=8))
-    assert division.sizes == [[1, 1, 1, 1, 1, 0, 0, 0]]
-    assert division.first == [[0, 1, 2, 3, 4, None, None, None]]
-
-
 def test_more_replicas_than_devices_can_be_explored() -> None:
     assert len(jax.devices()) < 16
     choices = Choices(replicas=16, examples=100, batch=50)
@@ -129,7 +123,3 @@ def test_choices_that_can_not_be_are_named() -> None:
         with pytest.raises(ArgumentValueError) as caught:
             choices.checked()
         assert message in str(caught.value)
-
-
-def test_one_device_has_one_replica() -> None:
-    assert Choices(strategy="OneDeviceStrategy").checked().replicas == 1

@@ -88,19 +88,6 @@ def test_large_deleted_empty_and_host_values_are_not_fetched(
     assert rows_of(on_host)[1] == ["1", "host", "[2]", "16 B", "2, 3"]
 
 
-def test_a_traced_value_says_so(strategy: dl.Strategy) -> None:
-    value = strategy.experimental_distribute_values_from_function(lambda _: jnp.zeros(3))
-    seen: list[str] = []
-
-    @jax.jit
-    def look(given: Any) -> Any:
-        seen.append(given._repr_html_())
-        return given
-
-    look(value)
-    assert "being traced" in seen[0]
-
-
 @pytest.mark.parametrize(
     ("make", "copies"),
     [
@@ -120,11 +107,6 @@ def test_a_variable_shows_where_its_copies_lie(make: Any, copies: list[str]) -> 
     assert "&lt;script&gt;" in html
     assert [row[1] for row in rows_of(weights)] == copies
     assert {row[3] for row in rows_of(weights)} == {"0, 1, 2, 3, \u2026"}
-
-
-def test_a_mirrored_value_shows_its_copies(strategy: dl.Strategy) -> None:
-    value = dl.Mirrored(jax.block_until_ready(jax.device_put(jnp.arange(2), strategy.mesh.whole)))
-    assert [row[1:] for row in rows_of(value)] == [[f"CPU:{n}", "8 B", "0, 1"] for n in range(3)]
 
 
 def test_a_dataset_shows_what_each_replica_gets(strategy: dl.Strategy) -> None:
@@ -190,15 +172,6 @@ def test_programs_are_a_sequence_and_a_table(tmp_path: Path) -> None:
     assert repr(programs[0]) == (
         "<Program of <b>step</b>: new function, 4 steps on 8 devices; all-reduce of 9.64 kB>"
     )
-
-
-def test_without_the_dashboards_packages_programs_are_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("distlab.runs.programs.find_spec", lambda _: None)
-    with recorded(tmp_path) as run:
-        assert run.programs()._repr_html_() is None
-        assert run.programs()[0]._repr_html_() is None
 
 
 def test_a_long_table_says_what_it_leaves_out() -> None:

@@ -10,12 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import distlab as dl
-from distlab.errors import DonatedError, ShardingError
+from distlab.errors import ShardingError
 
 REPLICAS = 8
 P = PartitionSpec
@@ -80,23 +78,6 @@ def test_verbs_take_it_as_a_per_replica_value() -> None:
         np.testing.assert_allclose(total, x.reshape(8, 2, 3).sum(0))
 
 
-@given(rows=st.integers(1, 4), columns=st.integers(0, 3), replicas=st.sampled_from([2, 4, 8]))
-@settings(max_examples=8, deadline=None)
-def test_parts_are_those_of_a_distributed_dataset(rows: int, columns: int, replicas: int) -> None:
-    s = _strategy(replicas)
-    x = np.random.default_rng(0).normal(size=(rows * replicas, columns)).astype(np.float32)
-    divided = _put(x, _mesh(("data", replicas)), "data")
-    dataset = dl.data.Dataset.from_tensor_slices(x).batch(rows * replicas)
-    (batch,) = s.experimental_distribute_dataset(dataset)
-
-    def fn(part: jax.Array) -> Any:
-        return dl.get_replica_context().all_reduce("SUM", part.sum()), part * 2
-
-    for ours, theirs in zip(*(s.run(fn, args=(v,)) for v in (divided, batch)), strict=True):
-        for a, b in zip(ours.values, theirs.values, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
 def test_any_other_division_is_refused_with_the_remedy() -> None:
     for divide in OTHERWISE.values():
         s = _strategy()
@@ -142,42 +123,12 @@ def test_parts_mix_with_uneven_batches_and_collectives() -> None:
     assert {float(v) for v in results.values} == {28.0 + 21.0}
 
 
-def test_random_keys_can_be_divided() -> None:
-    s = _strategy()
-    keys = jax.random.split(jax.random.key(0), 8)
-    divided = _put(keys, _mesh(("d", 8)), "d")
-    drawn = s.run(lambda key: jax.random.uniform(key[0]), args=(divided,))
-    assert [float(v) for v in drawn.values] == [float(jax.random.uniform(key)) for key in keys]
-
-
 def test_an_array_that_does_not_fit_names_its_part() -> None:
     s = _strategy()
     weights = _put(np.ones((16, 4), np.float32), _mesh(("fsdp", 8)), "fsdp")
     with pytest.raises(TypeError) as caught:
         s.run(lambda x, w: x @ w, args=(np.ones((2, 16), np.float32), weights))
     assert any("w: float32[2, 4]" in note for note in caught.value.__notes__)
-
-
-def test_under_a_users_jit_parts_stay_parts() -> None:
-    s = _strategy()
-    divided = _put(np.arange(16.0, dtype=np.float32), _mesh(("d", 8)), "d")
-
-    @jax.jit
-    def twice(scale: jax.Array) -> Any:
-        return s.run(lambda part, k: part.sum() * k, args=(divided, scale))
-
-    assert [float(v) for v in twice(2.0).values] == [2.0 * (4 * n + 1) for n in range(8)]
-
-
-def test_donated_parts_are_used_once() -> None:
-    s = _strategy()
-    divided = jax.device_put(np.ones((16, 3), np.float32), s.mesh.split)
-    options = dl.RunOptions(donate_argnums=0)
-    result = s.run(lambda part: part + 1, args=(divided,), options=options)
-    assert {v.sum().item() for v in result.values} == {12.0}
-    assert divided.is_deleted()
-    with pytest.raises(DonatedError):
-        s.run(lambda part: part + 1, args=(divided,), options=options)
 
 
 def test_replicated_arrays_and_one_replica_are_as_before() -> None:

@@ -29,13 +29,6 @@ def dataset(strategy: dl.Strategy, numbers: np.ndarray) -> Any:
     return next(iter(strategy.experimental_distribute_dataset(batches)))
 
 
-def on_host(strategy: dl.Strategy, numbers: np.ndarray) -> Any:
-    options = dl.InputOptions(experimental_fetch_to_device=False)
-    batches = dl.data.Dataset.from_tensors(numbers)
-    batch = next(iter(strategy.experimental_distribute_dataset(batches, options)))
-    return strategy.run(same, args=(batch,))
-
-
 def variable(strategy: dl.Strategy, numbers: np.ndarray) -> Any:
     with strategy.scope():
         return dl.Variable(numbers).value()
@@ -54,15 +47,8 @@ def assigned(strategy: dl.Strategy, numbers: np.ndarray) -> Any:
 
 VERBS: Final[dict[str, Callable[[dl.Strategy, np.ndarray], Any]]] = {
     "dataset": dataset,
-    "batch left on the host": on_host,
     "argument": lambda strategy, numbers: strategy.run(same, args=(numbers,)),
-    "argument in eager mode": lambda strategy, numbers: strategy.run(
-        same, args=(numbers,), options=dl.RunOptions(run_eagerly=True)
-    ),
     "result": lambda strategy, numbers: strategy.run(lambda: numbers),
-    "result, declared the same": lambda strategy, numbers: strategy.run(
-        lambda: dl.Mirrored(numbers)
-    ),
     "per-replica values": lambda strategy, numbers: strategy.run(
         same, args=(strategy.experimental_distribute_values_from_function(lambda _: numbers),)
     ),
@@ -88,25 +74,10 @@ def test_numbers_that_fit_are_the_same() -> None:
             for numbers in (FITTING, np.zeros((2, 0), np.int64)):
                 result = VERBS[verb](strategy, numbers)
                 parts = [np.asarray(part) for part in strategy.experimental_local_results(result)]
-                if verb == "dataset" or verb.startswith("batch"):
+                if verb == "dataset":
                     np.testing.assert_array_equal(np.concatenate(parts), numbers)
                 else:
                     assert all(np.array_equal(part, numbers) for part in parts)
-
-
-def test_a_later_call_is_checked_as_the_first_one() -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    strategy.run(same, args=(FITTING,))
-    with pytest.raises(ArgumentValueError, match="x: int64 value"):
-        strategy.run(same, args=(WIDE,))
-
-
-def test_an_eager_result_is_checked_at_the_devices() -> None:
-    eager = dl.RunOptions(run_eagerly=True)
-    with pytest.raises(DistlabError, match="int64 value"):
-        strategies()[0].run(lambda: WIDE + 0, options=eager)
-    numbers = strategies()[1].run(lambda: WIDE, options=eager)
-    assert numbers is WIDE  # of one replica, it stays on the host
 
 
 def test_a_scalar_in_a_result_is_named_by_its_place() -> None:

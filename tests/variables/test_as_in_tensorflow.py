@@ -20,8 +20,6 @@ from distlab import VariableAggregation as Aggregation
 from distlab.errors import ContextError, UnsupportedError, ValueShapeError
 
 ON_READ = dl.VariableSynchronization.ON_READ
-COMMON = [Aggregation.NONE, Aggregation.MEAN, Aggregation.ONLY_FIRST_REPLICA]
-
 MODES = pytest.mark.usefixtures("eager")
 
 
@@ -57,18 +55,6 @@ def _replica() -> Any:
 
 
 @MODES
-def test_assign_on_write_var(s: dl.Strategy) -> None:
-    for aggregation in COMMON:
-        two = _variable(s, 2.0, aggregation=Aggregation.MEAN)
-        for verb in ("assign", "assign_add"):
-            v = _variable(s, 0.0, aggregation=aggregation)
-            s.run(lambda v=v, verb=verb, two=two: getattr(v, verb)(two))
-            assert _copies(v) == [2.0, 2.0]
-            getattr(v.assign(0.0), verb)(two)
-            assert _copies(v) == [2.0, 2.0]
-
-
-@MODES
 @pytest.mark.parametrize(
     ("aggregation", "expected"),
     [
@@ -90,18 +76,6 @@ def test_assign_per_replica_val(
     assert _copies(w) == expected
 
 
-def test_assign_per_replica_val_in_cross_replica_context(s: dl.Strategy) -> None:
-    v = _variable(s, 1.0)
-    v.assign(_per_replica(s, 3.0, 5.0))
-    assert _copies(v) == [3.0, 5.0]
-    v.assign_add(_per_replica(s, 1.0, 2.0))
-    assert _copies(v) == [4.0, 7.0]
-    on_read = _variable(s, 1.0, synchronization=ON_READ, aggregation=Aggregation.SUM)
-    with pytest.raises(ValueShapeError, match="ON_READ"):
-        on_read.assign(_per_replica(s, 3.0, 5.0))
-    assert _copies(on_read) == [1.0, 1.0]
-
-
 @MODES
 def test_sum_of_one_value_for_all_replicas_is_ambiguous(s: dl.Strategy) -> None:
     v = _variable(s, 1.0, aggregation=Aggregation.SUM)
@@ -115,19 +89,6 @@ def test_sum_of_one_value_for_all_replicas_is_ambiguous(s: dl.Strategy) -> None:
         with pytest.raises(ValueError, match="SUM is ambiguous"):
             s.run(lambda verb=verb: getattr(v, verb)(captured))
     assert _copies(v) == [1.0, 1.0]
-
-
-@MODES
-def test_initialized_to_same_value_inside_run(s: dl.Strategy) -> None:
-    made: list[Any] = [None]
-
-    def step() -> None:
-        if made[0] is None:
-            made[0] = dl.Variable(lambda: np.random.default_rng().normal())
-
-    s.run(step)
-    first, second = _copies(made[0])
-    assert first == second
 
 
 @MODES
@@ -217,14 +178,6 @@ def test_scatter_ops_with_none_aggregation(s: dl.Strategy) -> None:
         assert _local(s, results) == [[expected]] * 2
 
 
-def test_scatter_ops_in_cross_replica_context(s: dl.Strategy) -> None:
-    v, w = _variable(s, [1, 1, 1], aggregation=Aggregation.SUM), _variable(s, [1, 1, 1])
-    two = dl.IndexedSlices(jnp.array([2]), jnp.array([0]))
-    with s.scope():
-        assert v.scatter_add(two).numpy().tolist() == [3, 1, 1]
-        assert w.scatter_min(two).numpy().tolist() == [1, 1, 1]
-
-
 @MODES
 def test_scatter_of_on_read_variables_is_not_implemented(s: dl.Strategy) -> None:
     v = _variable(s, [1.0], synchronization=ON_READ, aggregation=Aggregation.SUM)
@@ -234,9 +187,6 @@ def test_scatter_of_on_read_variables_is_not_implemented(s: dl.Strategy) -> None
             getattr(v, f"scatter_{verb}")(one)
         with pytest.raises(NotImplementedError, match="ON_READ"):
             s.run(getattr(v, f"scatter_{verb}"), args=(one,))
-
-
-# ---- vars_test: variables that are synchronized when read
 
 
 # ---- values_test
@@ -286,32 +236,6 @@ def test_numpy_leaves_operators_to_the_variable(s: dl.Strategy, left: Any) -> No
 
 
 @MODES
-def test_flags_have_the_operators_of_flags(s: dl.Strategy) -> None:
-    v = _variable(s, [True, False])
-    other = np.array([True, True])
-    results = s.run(lambda: (v & other, other & v, v | other, other | v, v ^ v, other ^ v, ~v))
-    assert [_local(s, result)[0] for result in results] == [
-        [True, False],
-        [True, False],
-        [True, True],
-        [True, True],
-        [False, False],
-        [False, True],
-        [False, True],
-    ]
-
-
-@MODES
-def test_assignments_return_nothing_when_the_value_is_not_read(s: dl.Strategy) -> None:
-    v = _variable(s, 1.0)
-    assert v.assign(2.0, use_locking=True, name="set", read_value=False) is None
-    assert v.assign_add(1.0, False, None, False) is None
-    assert v.values[0].assign_sub(1.0, read_value=False) is None
-    assert s.run(lambda: v.assign_add(1.0, read_value=False)) is None
-    assert _copies(v) == [3.0, 4.0]
-
-
-@MODES
 def test_a_copy_of_another_replica_is_read_and_assigned_as_such(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
     v.values[1].assign(7.0)
@@ -344,31 +268,6 @@ def test_creators_are_called_from_the_innermost_scope_outwards(s: dl.Strategy) -
     assert len(calls) == 3
 
 
-@MODES
-def test_creators_are_called_once_for_all_replicas(s: dl.Strategy) -> None:
-    calls: list[str] = []
-    made: list[dl.Variable] = []
-
-    def creator(next_creator: Any, **kwargs: Any) -> Any:
-        calls.append(kwargs["name"])
-        return next_creator(**kwargs)
-
-    def step() -> None:
-        if not made:
-            made.append(dl.Variable(2.0, name="inside"))
-
-    with dl.variable_creator_scope(creator):
-        s.run(step)
-    assert calls == ["inside"]
-    assert _copies(made[0]) == [2.0, 2.0]
-
-
-def test_per_worker_variable_is_ordinary_elsewhere(s: dl.Strategy) -> None:
-    v = _variable(s, 1.0, per_worker_variable=True)
-    assert isinstance(v, dl.Variable)
-    assert _copies(v) == [1.0, 1.0]
-
-
 def test_update_runs_in_cross_replica_context(s: dl.Strategy) -> None:
     v, other = _variable(s, 1.0), _variable(s, 0.0)
     seen: list[Any] = []
@@ -387,23 +286,6 @@ def test_update_runs_in_cross_replica_context(s: dl.Strategy) -> None:
         devices, lambda: seen.append((dl.in_cross_replica_context(), dl.get_replica_context()))
     )
     assert seen == [(True, None)] * 4
-
-
-@MODES
-def test_update_in_merge_call_runs_in_cross_replica_context(s: dl.Strategy) -> None:
-    v = _variable(s, 1.0)
-    seen: set[Any] = set()
-
-    def merge(strategy: dl.Strategy, x: Any) -> Any:
-        def update(c: Any, own: Any) -> Any:
-            seen.add((dl.in_cross_replica_context(), dl.get_replica_context()))
-            return c.assign_add(own)
-
-        return strategy.extended.update(v, update, args=(x,))
-
-    s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 2.0,)))
-    assert seen == {(True, None)}
-    assert _copies(v) == [1.0, 3.0]
 
 
 @MODES
@@ -450,21 +332,6 @@ def test_values_rotate_among_replicas_in_merge_call(s: dl.Strategy) -> None:
     result = s.run(step)
     assert _local(s, result["x"]) == [10.0, 0.0]
     assert _local(s, result["same"]) == [7, 7]
-
-
-@MODES
-def test_momentum_by_hand_in_merge_call(s: dl.Strategy) -> None:
-    v, momentum = _variable(s, 1.0), _variable(s, 4.0)
-
-    def merge(strategy: dl.Strategy, gradient: Any) -> None:
-        total = strategy.extended.reduce_to("SUM", gradient, v)
-        momentum.assign(strategy.extended.update(momentum, lambda c, g: 0.5 * c + g, args=(total,)))
-        strategy.extended.update(v, lambda c, m: c.assign_sub(0.1 * m), args=(momentum,))
-
-    for expected in (3.0, 2.5):
-        s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 1.0,)))
-        assert _copies(momentum) == [expected, expected]
-    np.testing.assert_allclose(_copies(v), [1.0 - 0.3 - 0.25] * 2, rtol=1e-6)
 
 
 @MODES
@@ -528,21 +395,6 @@ def test_set_strategy_holds_for_the_calling_thread(s: dl.Strategy) -> None:
     assert not dl.has_strategy()
 
 
-def test_reduce_to_one_device_gives_one_value_there(s: dl.Strategy) -> None:
-    x = _per_replica(s, 3.0, 5.0)
-    plain, there = dl.Variable(0.0), jax.device_put(1.0, jax.devices()[3])
-    v = _variable(s, 0.0)
-    for to, device in (("CPU:2", 2), (there, 3), (plain, 0), (v.values[1], 1)):
-        for total in (
-            s.extended.reduce_to("SUM", x, to),
-            *s.extended.batch_reduce_to("SUM", [(x, to)]),
-        ):
-            assert isinstance(total, jax.Array)
-            assert (float(total), [d.id for d in total.devices()]) == (8.0, [device])
-    assert isinstance(s.extended.reduce_to("SUM", x, v), dl.Mirrored)
-    assert isinstance(s.extended.reduce_to("SUM", x, x), dl.Mirrored)
-
-
 def test_local_results_of_a_nest_are_one_for_each_replica(s: dl.Strategy) -> None:
     local = s.experimental_local_results
     assert local({"a": 1.0}) == ({"a": 1.0}, {"a": 1.0})
@@ -585,12 +437,6 @@ def test_an_on_read_variable_in_central_storage_is_one_copy() -> None:
         assert not v.trainable
         v.assign_add(1.0)
         assert float(v) == after + 1
-
-
-def test_a_plain_variable_of_integers_may_have_a_mean() -> None:
-    assert _variable(dl.OneDeviceStrategy("CPU:0"), 3, aggregation=Aggregation.MEAN).numpy() == 3
-    with pytest.raises(ValueShapeError, match="a MEAN of integers"):
-        _variable(dl.MirroredStrategy(["CPU:0"]), 3, aggregation=Aggregation.MEAN)
 
 
 @MODES

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import distlab as dl
-from distlab.errors import ContextError, StructureError
+from distlab.errors import ContextError
 from distlab.values.distributed import stack
 
 
@@ -95,16 +95,6 @@ def test_optax_updates_variables_as_it_updates_arrays(s: dl.Strategy) -> None:
     jax.tree.map(lambda v, a: np.testing.assert_allclose(np.asarray(v), a, rtol=1e-5), state, plain)
 
 
-def test_optax_works_outside_of_steps(s: dl.Strategy) -> None:
-    params = _made(s, {"w": jnp.array([3.0, 4.0]), "b": jnp.array(0.0)})
-    tx = optax.adam(0.1)
-    gradients = jax.grad(_loss)(params, jnp.ones(2))
-    updates, _ = jax.jit(tx.update)(gradients, tx.init(params), params)
-    new = optax.apply_updates(params, updates)
-    np.testing.assert_allclose(new["w"], [2.9, 3.9], rtol=1e-5)
-    assert float(optax.tree.norm(params)) == 5.0
-
-
 def test_variables_in_nested_arguments_stay_variables(s: dl.Strategy, eager: bool) -> None:
     del eager
     params = _made(s, {"w": jnp.array(1.0), "rest": [jnp.array(2.0)]})
@@ -127,55 +117,6 @@ def test_equality_is_elementwise_except_between_variables(s: dl.Strategy) -> Non
     assert [w, v].index(v) == 1
     assert {v: "v", w: "w"}[w] == "w"
     assert v != "v"
-
-
-def test_per_replica_values_refuse_equality(s: dl.Strategy) -> None:
-    x, y = (s.run(lambda: dl.get_replica_context().replica_id_in_sync_group) for _ in range(2))
-    for other in (1, 1.0, np.zeros(2), jnp.zeros(2), y):
-        with pytest.raises(StructureError, match="a value for each replica"):
-            x == other  # noqa: B015 - the comparison is what is tested
-        with pytest.raises(StructureError, match="a value for each replica"):
-            x != other  # noqa: B015
-    assert x == x
-    assert x != "x"
-    assert x is not None
-    assert len({x, y}) == 2
-
-
-def test_eager_replicas_do_not_share_a_numpy_argument(s: dl.Strategy) -> None:
-    given = np.array([0.0])
-
-    def step(a: np.ndarray) -> jax.Array:
-        a += 1
-        return jnp.asarray(a.copy())
-
-    result = s.run(step, args=(given,), options=dl.RunOptions(run_eagerly=True))
-    assert [part.tolist() for part in result.values] == [[1.0], [1.0]]
-    assert given.tolist() == [0.0]
-
-
-def test_a_variable_made_at_every_call_is_refused(s: dl.Strategy) -> None:
-    with pytest.raises(ContextError, match="in its first call alone"):
-        s.run(lambda: dl.Variable(0.0).assign_add(1.0))
-    with pytest.raises(ContextError, match="being traced"):
-        s.run(lambda x: dl.Variable(x), args=(1.0,))  # noqa: PLW0108
-
-
-def test_state_made_in_the_first_call_is_compiled_once(s: dl.Strategy) -> None:
-    made: dict[str, Any] = {}
-    traces = []
-
-    def step(x: Any) -> Any:
-        traces.append(1)
-        if "total" not in made:
-            made["total"] = dl.Variable(0.0, aggregation=dl.VariableAggregation.SUM)
-        made["total"].assign_add(x)
-        return made["total"].read_value()
-
-    x = stack([jnp.float32(1), jnp.float32(3)], s.mesh)
-    totals = [float(s.run(step, args=(x,)).values[1]) for _ in range(4)]
-    assert totals == [4.0, 8.0, 12.0, 16.0]
-    assert len(traces) <= 3
 
 
 def test_scattering_refuses_what_does_not_fit() -> None:

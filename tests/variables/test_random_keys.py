@@ -43,17 +43,3 @@ def test_a_checkpoint_of_other_keys_is_refused(strategy: dl.Strategy, tmp_path: 
     for other in (jax.random.key(7, impl="rbg"), np.zeros(2, np.uint32)):
         with pytest.raises(CheckpointMismatchError, match="threefry2x32 keys"):
             dl.train.Checkpoint(key=_variable(strategy, other)).restore(path)
-
-
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_the_first_replica_s_key_is_assigned(strategy: dl.Strategy, *, eagerly: bool) -> None:
-    first = dl.VariableAggregation.ONLY_FIRST_REPLICA
-    key = _variable(strategy, jax.random.key(3), aggregation=first)
-
-    def step() -> None:
-        number = dl.get_replica_context().replica_id_in_sync_group
-        key.assign(jax.random.fold_in(key.value(), number + 5))
-
-    strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
-    expected = _data(jax.random.fold_in(jax.random.key(3), 5))
-    assert [_data(copy.value()) for copy in key.values] == [expected] * 2

@@ -69,7 +69,7 @@ def kind(array: np.ndarray) -> Kind:
     return array.shape, array.dtype
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 @given(VALUES)
 def test_a_program_reads_each_value_as_it_is(
     values: list[tuple[tuple[int, ...], str, int]],
@@ -91,7 +91,7 @@ def test_a_program_reads_each_value_as_it_is(
             assert np.array_equal(one, array)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 @given(st.data(), VALUES)
 def test_the_operations_of_each_value_arrive_in_order(
     data: st.DataObject, values: list[tuple[tuple[int, ...], str, int]]

@@ -52,12 +52,6 @@ def test_assigning_under_another_strategy_is_refused() -> None:
     assert float(v) == 1.0
 
 
-def test_gradients_with_respect_to_other_things_may_read_it() -> None:
-    with _strategy().scope():
-        v = dl.Variable(3.0)
-    assert float(jax.grad(lambda x: x * v.value())(2.0)) == 3.0
-
-
 def test_placing_and_freeing_are_events() -> None:
     s = _strategy()
     with listening() as heard, s.scope():
@@ -98,14 +92,9 @@ def test_jit_in_a_step_gets_a_variables_present_value() -> None:
         assert [value.tolist() for value in following.values] == [[count + 1.0] * 2] * 2
 
 
-def test_a_variable_is_formatted_as_its_value() -> None:
-    v = dl.Variable(1.23456)
-    assert (f"{v:.2f}", f"{v}") == ("1.23", str(v))
-
-
 @pytest.mark.parametrize(
     ("initial", "number"),
-    [(1.0, 1e300), (jnp.float16(1), 1e5), (jnp.bfloat16(1), [3.4e38]), (jnp.float16(1), -70_000)],
+    [(1.0, 1e300), (jnp.bfloat16(1), [3.4e38])],
 )
 def test_a_number_that_would_become_infinite_is_refused(initial: Any, number: Any) -> None:
     v = dl.Variable(jnp.broadcast_to(initial, np.shape(number)))
