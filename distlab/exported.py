@@ -8,6 +8,7 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -246,10 +247,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     in_flight.require_not_forked()
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
-    symbols = _Symbols(export_library)
-    if spec is None:
-        raise symbols.refusal(spec)
-    abstract = symbols.abstract(specs)
+    abstract = _abstract(export_library, specs)
     with frames.use(_ReadingFrame()), _without_replicas():
         traced, out_shape = _traced(fn, abstract)
     structure = jax.tree.structure(out_shape)
@@ -368,42 +366,30 @@ def _without_replicas() -> AbstractContextManager[None]:
     return scopes.replica(ReplicaContext(replica.strategy, _NoReplicas()))
 
 
-class _Symbols:
-    """Abstract arrays in which dimensions of any size have names."""
+def _abstract(export_library: Any, specs: Any) -> Any:
+    """Returns specs as abstract arrays in which dimensions of any size have names."""
+    scope, others = export_library.SymbolicScope(), itertools.count()
 
-    def __init__(self, export_library: Any) -> None:
-        self._scope = export_library.SymbolicScope()
-        self._symbol = export_library.symbolic_shape
-        self._others = 0
+    def dimension(axis: int, size: int | None) -> Any:
+        if size is not None:
+            return size
+        name = f"d{next(others)}" if axis else "b"
+        return export_library.symbolic_shape(name, scope=scope)[0]
 
-    def abstract(self, specs: Any) -> Any:
-        one = TensorSpec | DistributedValues
-        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
-
-    def _leaf(self, spec: Any) -> jax.ShapeDtypeStruct:
-        if isinstance(spec, TensorSpec) and _is_numeric(spec.dtype):
-            shape = tuple(
-                self._dimension(axis) if size is None else size
-                for axis, size in enumerate(spec.shape)
+    def abstract(spec: Any) -> jax.ShapeDtypeStruct:
+        kinds = TensorSpec | jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic
+        if not isinstance(spec, kinds) or not _is_numeric(spec.dtype):
+            raise ArgumentTypeError(
+                "A spec must be a dl.data.TensorSpec of numbers, a jax.ShapeDtypeStruct or an "
+                f"array, got {shown(spec)}. Write dl.data.TensorSpec([None, 28, 28], 'float32')."
             )
-            return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
-        kinds = jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic
-        if isinstance(spec, kinds) and _is_numeric(spec.dtype):
-            return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
-        raise self.refusal(spec)
+        shape: Sequence[Any] = spec.shape
+        if isinstance(spec, TensorSpec):
+            shape = tuple(itertools.starmap(dimension, enumerate(shape)))
+        return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
 
-    @staticmethod
-    def refusal(spec: Any) -> ArgumentTypeError:
-        return ArgumentTypeError(
-            f"A spec must be a dl.data.TensorSpec of numbers, a jax.ShapeDtypeStruct or an array, "
-            f"got {shown(spec)}. Write dl.data.TensorSpec([None, 28, 28], 'float32')."
-        )
-
-    def _dimension(self, axis: int) -> Any:
-        name = "b"
-        if axis:
-            name, self._others = f"d{self._others}", self._others + 1
-        return self._symbol(name, scope=self._scope)[0]
+    one = TensorSpec | DistributedValues
+    return jax.tree.map(abstract, specs, is_leaf=lambda v: isinstance(v, one))
 
 
 def _is_numeric(dtype: Any) -> bool:

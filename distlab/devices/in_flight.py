@@ -40,7 +40,6 @@ _WHICH: Final = (
 )
 _EXIT_SECONDS: Final = 5.0
 _COMPILE_SECONDS: Final = 30.0
-_SILENT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 _WAITING_IN: Final = {threading.__file__, queue.__file__}
 _ENDING_IN: Final = {"run", "_bootstrap_inner", "_bootstrap"}
@@ -186,7 +185,7 @@ def end_threads() -> None:
 def finish() -> None:
     """Ends all threads that run steps; waits, within a limit, until the devices are done."""
     end_threads()
-    began, announced = time.monotonic(), False
+    began = time.monotonic()
     for thread in threading.enumerate():
         if thread.ident not in threads or thread is threading.current_thread():
             continue
@@ -198,11 +197,6 @@ def finish() -> None:
             # Between tracing and compiling it is outside of JAX for a moment.
             if now >= min(in_jax + limit, began + _COMPILE_SECONDS):
                 break
-            if now > began + _SILENT_SECONDS and not announced:
-                announced = True
-                what = f"thread {thread.name!r}, which is inside of JAX"
-                most = f"{_COMPILE_SECONDS:g} s at most"
-                print(f"distlab: waits for {what}, {most}.", file=sys.stderr)
             time.sleep(_POLL_SECONDS)
     until = time.monotonic() + _EXIT_SECONDS
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 _COUNT: Final = re.compile(
@@ -67,13 +66,7 @@ def _cores() -> int:
 
 
 def _by_flags() -> int:
-    flags = os.environ.get("XLA_FLAGS", "").strip()
-    if flags and not flags.startswith("-"):  # the name of a file that holds them
-        try:
-            flags = Path(flags).read_text()
-        except (OSError, ValueError):
-            return 0
-    counts = _COUNT.findall(flags)
+    counts = _COUNT.findall(os.environ.get("XLA_FLAGS", ""))
     return int(counts[-1]) if counts else 0
 
 

@@ -23,7 +23,6 @@ from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import pieces
 from distlab.errors import (
     DonatedError,
-    InvalidArgumentError,
     StructureError,
 )
 from distlab.processes import group
@@ -141,11 +140,10 @@ class PerReplica(DistributedValues):
 
         Raises:
           StructureError: A program over the replicas uses it, and the shapes differ.
-          InvalidArgumentError: This process has no such replica.
+          ValueError: This process has no such replica.
         """
         if not isinstance(replica, jax.core.Tracer):
             return of_replica(self.values, replica, self.stacked)
-        _require_whole_here(self.stacked, self.brief())
         if self.shapes is not None:
             raise StructureError(
                 f"{self.brief()} has components of different shapes, and a replica function uses "
@@ -287,7 +285,7 @@ class Mirrored(DistributedValues):
           replica: The replica's number.
 
         Raises:
-          InvalidArgumentError: This process has no such replica.
+          ValueError: This process has no such replica.
         """
         if not isinstance(replica, jax.core.Tracer):
             return of_replica(self.values, replica, self.array)
@@ -413,25 +411,9 @@ def of_replica(components: tuple[Any, ...], replica: int, array: Any) -> Any:
     """Returns the component of a replica among those of this process."""
     sharding = getattr(array, "sharding", None)
     if isinstance(sharding, NamedSharding) and not isinstance(array, jax.core.Tracer):
-        here = list(local_positions(sharding.mesh))
-        if replica not in here:
-            raise InvalidArgumentError(
-                f"component needs the number of a replica of this process, one of {here}, got "
-                f"{shown(replica)}. Use strategy.experimental_local_results for all of them."
-            )
-        return components[here.index(replica)]
+        return components[local_positions(sharding.mesh).index(replica)]
     # Objects: of several workers, those of this one.
     return components[replica % max(1, len(components))]
-
-
-def _require_whole_here(stacked: Any, what: str) -> None:
-    """Checks that a program can hold the numbers of all components."""
-    concrete = isinstance(stacked, jax.Array) and not isinstance(stacked, jax.core.Tracer)
-    if concrete and not stacked.is_fully_addressable:
-        raise StructureError(
-            f"{what} has components of other workers, and a replica function uses it without "
-            "receiving it. Pass it as an argument of run."
-        )
 
 
 def _is_concrete(array: Any) -> bool:
