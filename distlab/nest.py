@@ -75,8 +75,8 @@ def map_structure(
       expand_composites: Whether the components of distributed values are leaves.
 
     Raises:
-      ValueShapeError: The structures differ, or there is none.
-      StructureError: The types differ, or `func` is not a function.
+      ValueShapeError: The structures differ.
+      StructureError: The types differ.
 
     Example:
       >>> import distlab as dl
@@ -88,13 +88,6 @@ def map_structure(
       >>> means
       {'error': 1.0, 'loss': 2.0}
     """
-    if not callable(func):
-        raise StructureError(
-            f"map_structure needs a function first, got {shown(func)}. Write "
-            "map_structure(func, structure)."
-        )
-    if not structures:
-        raise ValueShapeError("map_structure needs a structure. Write map_structure(func, nest).")
     first, *others = structures
     for other in others:
         _require_same(first, other, "", types=check_types, composites=expand_composites)
@@ -114,7 +107,6 @@ def pack_sequence_as(
       expand_composites: Whether the components of distributed values are leaves.
 
     Raises:
-      StructureError: `flat_sequence` is neither a list nor a tuple.
       ValueShapeError: The structure has another number of leaves.
 
     Example:
@@ -122,11 +114,6 @@ def pack_sequence_as(
       >>> dl.nest.pack_sequence_as({"a": 0, "b": (0, 0)}, [1, 2, 3])
       {'a': 1, 'b': (2, 3)}
     """
-    if not isinstance(flat_sequence, list | tuple):
-        raise StructureError(
-            f"flat_sequence must be a list of leaves, got a {type(flat_sequence).__name__}. Use "
-            "nest.flatten to make one."
-        )
     count = sum(1 for _ in _leaves(structure, composites=expand_composites))
     if count != len(flat_sequence):
         raise ValueShapeError(

@@ -148,11 +148,5 @@ def test_types_must_agree_unless_they_are_not_checked() -> None:
 
 
 def test_wrong_arguments_name_the_remedy() -> None:
-    with pytest.raises(StructureError, match="function first"):
-        dl.nest.map_structure([1], [2])  # type: ignore[arg-type]
-    with pytest.raises(ValueShapeError, match="needs a structure"):
-        dl.nest.map_structure(len)
     with pytest.raises(ValueShapeError, match="2 leaves and flat_sequence 1"):
         dl.nest.pack_sequence_as([0, 0], [1])
-    with pytest.raises(StructureError, match="list of leaves"):
-        dl.nest.pack_sequence_as([0, 0], "ab")

@@ -322,11 +322,6 @@ def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
                 f"{_listed(shapes)}. Use axis=None to combine them element by element."
             )
     front = tuple(int(axis) % rank for axis in axes)
-    if len(set(front)) < len(front):
-        raise ValueShapeError(
-            f"Each axis can be reduced once, got {axes} for components of {rank} dimension(s). "
-            "List each axis once."
-        )
     kept = {tuple(n for a, n in enumerate(shape) if a not in front) for shape in shapes}
     if len(kept) > 1:
         raise ValueShapeError(

@@ -448,9 +448,6 @@ class StrategyExtended:
         Args:
           v: The variable, or a copy of it.
 
-        Raises:
-          ValueShapeError: `v` is not a variable.
-
         Example:
           >>> import distlab as dl
           >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -459,10 +456,6 @@ class StrategyExtended:
           >>> float(strategy.extended.read_var(weight))
           2.0
         """
-        if not isinstance(v, Variable | VariableCopy | ShardedVariable):
-            raise ValueShapeError(
-                f"read_var needs a distlab.Variable, got {shown(v)}. Pass the variable itself."
-            )
         value: jax.Array = v.read_value()
         return value
 
@@ -560,11 +553,6 @@ class StrategyExtended:
                 f"value, got {shown(destinations)}. For several devices pass a value that lies on "
                 "them."
             )
-        if isinstance(destinations, PerReplica):
-            replicas = self._strategy.num_replicas_in_sync
-            require_components(destinations, "destinations", replicas)
-        held = destinations.stacked if isinstance(destinations, PerReplica) else destinations
-        require_alive(getattr(held, "array", held), "destinations")
         owner = getattr(getattr(destinations, "variable", destinations), "strategy", None)
         if owner in {None, self._strategy} or not owner.distributed:
             return

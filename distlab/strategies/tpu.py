@@ -10,7 +10,7 @@ import numpy as np
 from distlab.cluster.resolver import ClusterResolver
 from distlab.collectives.cross_device_ops import NcclAllReduce
 from distlab.devices.topology import DeviceAssignment, Topology
-from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
+from distlab.errors import ArgumentValueError
 from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.text.shown import shown
@@ -27,10 +27,6 @@ class TPUStrategy(Strategy):
       experimental_device_assignment: The device of each replica; by default every
         local device runs one.
 
-    Raises:
-      ArgumentTypeError: The resolver is not a `ClusterResolver`.
-      OptionError: The assignment is not a `DeviceAssignment`.
-
     Example:
       >>> import distlab as dl
       >>> resolver = dl.cluster_resolver.TPUClusterResolver(tpu="local")
@@ -43,24 +39,10 @@ class TPUStrategy(Strategy):
         tpu_cluster_resolver: ClusterResolver | None = None,
         experimental_device_assignment: DeviceAssignment | None = None,
     ) -> None:
-        if tpu_cluster_resolver is not None and not isinstance(
-            tpu_cluster_resolver, ClusterResolver
-        ):
-            raise ArgumentTypeError(
-                "tpu_cluster_resolver must be a ClusterResolver or None, got a "
-                f"{type(tpu_cluster_resolver).__name__}. Write TPUClusterResolver(tpu=...); pass "
-                "an assignment as experimental_device_assignment=."
-            )
         assignment = experimental_device_assignment
         if assignment is None:
             topology = Topology()
             assignment = DeviceAssignment.build(topology, len(topology.devices))
-        if not isinstance(assignment, DeviceAssignment):
-            raise OptionError(
-                "experimental_device_assignment must be a distlab.tpu.DeviceAssignment, got "
-                f"{shown(assignment)}. Make one with DeviceAssignment.build(topology, "
-                "num_replicas)."
-            )
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
         super().__init__(Place.on(assignment.devices, self.kind), NcclAllReduce())

@@ -14,9 +14,7 @@ from distlab.context.host import Host
 from distlab.devices import jax_internals
 from distlab.errors import (
     ArgumentTypeError,
-    ArgumentValueError,
     InvalidArgumentError,
-    ValueShapeError,
 )
 from distlab.text.shown import shown
 from distlab.values.indexed_slices import IndexedSlices
@@ -47,7 +45,6 @@ class ShardedVariable(VariableVerbs):
 
     Raises:
       ArgumentTypeError: `variables` is not a list of variables, or is empty.
-      ArgumentValueError: The parts do not fit together.
 
     Example:
       >>> import distlab as dl
@@ -130,7 +127,6 @@ class ShardedVariable(VariableVerbs):
           `[*indices.shape, *row]`: the rows in the order of the indices.
 
         Raises:
-          ValueShapeError: The indices are not whole numbers.
           InvalidArgumentError: An index is outside of the variable. In a compiled function, where
             indices are not known, the nearest row takes its place.
 
@@ -142,11 +138,6 @@ class ShardedVariable(VariableVerbs):
         """
         del name
         where = as_value(indices, None, f"{self.name}.sparse_read")
-        if not jnp.issubdtype(where.dtype, jnp.integer):
-            raise ValueShapeError(
-                f"sparse_read of {self.name} needs whole numbers as indices, got {where.dtype}"
-                f"{list(where.shape)}. Pass the numbers of the rows."
-            )
         if not isinstance(where, jax.core.Tracer):
             _require_rows(self, np.asarray(where))
         where = jnp.maximum(_widened(where), 0)  # JAX counts negative ones from the end
@@ -225,13 +216,6 @@ def _require_parts(variables: Any) -> None:
         raise ArgumentTypeError(
             f"A ShardedVariable needs a list of variables, got {shown(variables)}. Pass its parts "
             "in order."
-        )
-    kinds = {(str(part.dtype), part.shape[1:]) if part.shape else () for part in variables}
-    if len(kinds) > 1 or () in kinds:
-        parts = ", ".join(f"{part.dtype}{list(part.shape)}" for part in variables)
-        raise ArgumentValueError(
-            f"The parts of a ShardedVariable differ in their numbers of rows alone, got {parts}. "
-            "Pass variables of one dtype and one shape of a row."
         )
 
 

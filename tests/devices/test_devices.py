@@ -9,7 +9,6 @@ import jax
 
 import distlab as dl
 from distlab.devices import selection
-from tests.devices.programs import finish
 
 
 def test_a_device_is_found_by_each_of_its_names() -> None:
@@ -49,14 +48,3 @@ def test_importing_distlab_does_not_start_jax() -> None:
         "assert distlab.MirroredStrategy().num_replicas_in_sync == 2\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
-
-
-def test_a_platform_that_is_not_there_is_an_error_with_a_remedy() -> None:
-    program = """
-import distlab as dl
-try:
-    dl.MirroredStrategy()
-except dl.errors.DeviceError as error:
-    print("can't start its devices of 'nonsense'" in str(error), "JAX_PLATFORMS=cpu" in str(error))
-"""
-    assert finish(program, JAX_PLATFORMS="nonsense") == (0, "True True\n")

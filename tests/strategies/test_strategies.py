@@ -68,8 +68,6 @@ def test_wrong_assignments_are_refused() -> None:
         dl.tpu.DeviceAssignment(topology, np.array([[[9, 0, 0, 0]]]))
     with pytest.raises(DeviceError, match="twice"):
         dl.tpu.DeviceAssignment(topology, np.zeros((2, 1, 4), int))
-    with pytest.raises(OptionError, match="must be a distlab"):
-        dl.TPUStrategy(experimental_device_assignment=[0])  # type: ignore[arg-type]
 
 
 def test_a_worker_needs_a_task_of_its_cluster() -> None:

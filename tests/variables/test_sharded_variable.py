@@ -257,8 +257,6 @@ def test_misuse_is_refused_and_changes_nothing(table: Any) -> None:
         match=r"has 7 rows, and sparse_read got the index -1\. Pass indices from 0 to 6",
     ):
         table.sparse_read([0, -1])
-    with pytest.raises(ValueShapeError, match="needs whole numbers as indices, got float32"):
-        table.sparse_read([0.5])
     with pytest.raises(UnsupportedError, match=r"Write v\.assign_add"):
         table += 1
     with pytest.raises(ContextError, match=r"inside jax\.jit"):
@@ -280,14 +278,10 @@ def test_a_partitioner_divides_the_first_axis_alone() -> None:
             dl.Variable(NUMBERS)
 
 
-def test_parts_must_fit_together() -> None:
+def test_parts_are_variables() -> None:
     for odd in (3, [], [1.0], [dl.Variable(1.0), "part"]):
         with pytest.raises(ArgumentTypeError, match="needs a list of variables"):
             dl.ShardedVariable(odd)  # type: ignore[arg-type]
-    ones = dl.Variable(np.ones((2, 3), np.float32))
-    for other in (np.ones((2, 4), np.float32), np.ones((2, 3), np.int32), np.float32(1)):
-        with pytest.raises(ArgumentValueError, match="differ in their numbers of rows alone"):
-            dl.ShardedVariable([ones, dl.Variable(other)])
 
 
 @pytest.mark.parametrize("compiled", [False, True])
