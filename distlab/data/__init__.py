@@ -29,7 +29,6 @@ from distlab.data.sharding.options import (
     ExternalStatePolicy,
     OptimizationOptions,
     Options,
-    ServiceOptions,
     ThreadingOptions,
 )
 from distlab.data.sharding.worker_batches import worker_batches
@@ -54,7 +53,6 @@ __all__ = [
     "OptimizationOptions",
     "Optional",
     "Options",
-    "ServiceOptions",
     "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeVar
+import functools
+import operator
+import typing
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Self, cast
 
-from distlab.data.sharding.option_fields import Field, OptionFields
+from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
+from distlab.text.shown import shown
 
-T = TypeVar("T")
+_reported: Final[set[str]] = set()
+"""The fields whose missing effect this process has reported."""
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -70,16 +78,92 @@ class ExternalStatePolicy(enum.Enum):
     FAIL = 2
 
 
-def _optional(kind: type[T], no_effect: str, already: T | None = None) -> Field[T | None]:
-    return Field(kind, lambda: None, no_effect=no_effect, already=already)
+@functools.cache
+def _types(options: type[_Fields]) -> dict[str, Any]:
+    return typing.get_type_hints(options)
 
 
+class _Fields:
+    """Base class of options: its fields have types, and later ones win in a merge."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a field, by its former name too; warns once of one without effect."""
+        name = name.removeprefix("experimental_") if name in _FORMER_NAMES else name
+        called, fields = f"{type(self).__name__}.{name}", type(self).__dataclass_fields__
+        if name not in fields:
+            raise AttributeError(f"There is no field {called}; there are {', '.join(fields)}")
+        if "_frozen" in vars(self):
+            raise OptionError(
+                "A change of the result of dataset.options() has no effect on the dataset, got "
+                f"{called} = {shown(value)}. Set it in a distlab.data.Options() and pass that to "
+                "dataset.with_options."
+            )
+        kind, described = _types(type(self))[name], fields[name].metadata
+        if not isinstance(value, kind):
+            raise ArgumentTypeError(
+                f"{called} must be of type {getattr(kind, '__name__', kind)}, got {shown(value)}. "
+                "Leave it as it is for the default."
+            )
+        vars(self)[name] = value
+        if described and value not in {None, described["already"]} and called not in _reported:
+            _reported.add(called)
+            warnings.warn(
+                f"{called} has no effect: {described['why']}. It is accepted for compatibility "
+                "with TensorFlow.",
+                NoEffectWarning,
+                stacklevel=2,
+            )
+
+    def __repr__(self) -> str:
+        """Shows the fields that are set."""
+        shown_fields = (f"{name}={shown(value)}" for name, value in self._set_values())
+        return f"{type(self).__name__}({', '.join(shown_fields)})"
+
+    def merge(self, options: Self) -> Self:
+        """Returns these options, overridden by those of others that are set.
+
+        As in TensorFlow, a field with its default value counts as not set.
+
+        Args:
+          options: The others, of the same class.
+        """
+        result = type(self)()
+        for each in (self, options):
+            for name, value in each._set_values():
+                earlier = vars(result)[name]
+                vars(result)[name] = earlier.merge(value) if isinstance(value, _Fields) else value
+        return result
+
+    def frozen(self) -> Self:
+        """Returns a copy that can't be changed."""
+        result = type(self)().merge(self)
+        for part in (result, *vars(result).values()):
+            if isinstance(part, _Fields):
+                vars(part)["_frozen"] = True
+        return result
+
+    def _set_values(self) -> Iterator[tuple[str, Any]]:
+        """Yields the fields whose values are not the default ones."""
+        for name, default in vars(type(self)()).items():
+            if vars(self)[name] != default:
+                yield name, vars(self)[name]
+
+
+def _unused(why: str, already: Any = None) -> Any:
+    """Returns a field without effect; `already` is the value for what is done in any case."""
+    return field(default=None, metadata={"why": why, "already": already})
+
+
+_FORMER_NAMES: Final = ("experimental_deterministic", "experimental_threading")
 _NO_TUNING: Final = "the sizes of buffers are those that the verbs are given"
 _AS_WRITTEN: Final = "a dataset does what its verbs say, in their order"
 _NO_POOL: Final = "a dataset is read by the thread that iterates over it, and by those of prefetch"
 
 
-class AutotuneOptions(OptionFields):
+@dataclass(repr=False)
+class AutotuneOptions(_Fields):
     """Options of autotuning (`tf.data.experimental.AutotuneOptions`); they have no effect.
 
     Example:
@@ -90,15 +174,16 @@ class AutotuneOptions(OptionFields):
       AutotuneOptions(enabled=False)
     """
 
-    enabled = _optional(bool, _NO_TUNING, already=False)
-    cpu_budget = _optional(int, _NO_TUNING)
-    ram_budget = _optional(int, _NO_TUNING)
-    autotune_algorithm = _optional(AutotuneAlgorithm, _NO_TUNING)
-    initial_parallelism = _optional(int, _NO_TUNING)
-    min_parallelism = _optional(int, _NO_TUNING)
+    enabled: bool | None = _unused(_NO_TUNING, already=False)
+    cpu_budget: int | None = _unused(_NO_TUNING)
+    ram_budget: int | None = _unused(_NO_TUNING)
+    autotune_algorithm: AutotuneAlgorithm | None = _unused(_NO_TUNING)  # noqa: RUF009
+    initial_parallelism: int | None = _unused(_NO_TUNING)
+    min_parallelism: int | None = _unused(_NO_TUNING)
 
 
-class DistributeOptions(OptionFields):
+@dataclass(repr=False)
+class DistributeOptions(_Fields):
     """Options of distribution (`tf.data.experimental.DistributeOptions`).
 
     Attributes:
@@ -111,11 +196,12 @@ class DistributeOptions(OptionFields):
       <AutoShardPolicy.AUTO: 0>
     """
 
-    auto_shard_policy: Field[AutoShardPolicy] = Field(AutoShardPolicy, lambda: AutoShardPolicy.AUTO)
-    num_devices = _optional(int, "a strategy knows its devices")
+    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+    num_devices: int | None = _unused("a strategy knows its devices")
 
 
-class OptimizationOptions(OptionFields):
+@dataclass(repr=False)
+class OptimizationOptions(_Fields):
     """Options of tf.data's graph rewrites (`OptimizationOptions`); they have no effect.
 
     Example:
@@ -126,33 +212,22 @@ class OptimizationOptions(OptionFields):
       OptimizationOptions(map_fusion=False)
     """
 
-    apply_default_optimizations = _optional(bool, _AS_WRITTEN, already=False)
-    filter_fusion = _optional(bool, _AS_WRITTEN, already=False)
-    filter_parallelization = _optional(bool, _AS_WRITTEN, already=False)
-    inject_prefetch = _optional(bool, _AS_WRITTEN, already=False)
-    map_and_batch_fusion = _optional(bool, _AS_WRITTEN, already=False)
-    map_and_filter_fusion = _optional(bool, _AS_WRITTEN, already=False)
-    map_fusion = _optional(bool, _AS_WRITTEN, already=False)
-    map_parallelization = _optional(bool, _AS_WRITTEN, already=False)
-    noop_elimination = _optional(bool, _AS_WRITTEN, already=False)
-    parallel_batch = _optional(bool, _AS_WRITTEN, already=False)
-    seq_interleave_prefetch = _optional(bool, _AS_WRITTEN, already=False)
-    shuffle_and_repeat_fusion = _optional(bool, _AS_WRITTEN, already=False)
+    apply_default_optimizations: bool | None = _unused(_AS_WRITTEN, already=False)
+    filter_fusion: bool | None = _unused(_AS_WRITTEN, already=False)
+    filter_parallelization: bool | None = _unused(_AS_WRITTEN, already=False)
+    inject_prefetch: bool | None = _unused(_AS_WRITTEN, already=False)
+    map_and_batch_fusion: bool | None = _unused(_AS_WRITTEN, already=False)
+    map_and_filter_fusion: bool | None = _unused(_AS_WRITTEN, already=False)
+    map_fusion: bool | None = _unused(_AS_WRITTEN, already=False)
+    map_parallelization: bool | None = _unused(_AS_WRITTEN, already=False)
+    noop_elimination: bool | None = _unused(_AS_WRITTEN, already=False)
+    parallel_batch: bool | None = _unused(_AS_WRITTEN, already=False)
+    seq_interleave_prefetch: bool | None = _unused(_AS_WRITTEN, already=False)
+    shuffle_and_repeat_fusion: bool | None = _unused(_AS_WRITTEN, already=False)
 
 
-class ServiceOptions(OptionFields):
-    """Options of the tf.data service (`ServiceOptions`), which is not here; no effect.
-
-    Example:
-      >>> import distlab as dl
-      >>> dl.data.Options().experimental_service.pinned is None
-      True
-    """
-
-    pinned = _optional(bool, "there is no tf.data service here", already=False)
-
-
-class ThreadingOptions(OptionFields):
+@dataclass(repr=False)
+class ThreadingOptions(_Fields):
     """Options of tf.data's thread pools (`tf.data.ThreadingOptions`); they have no effect.
 
     Example:
@@ -161,14 +236,15 @@ class ThreadingOptions(OptionFields):
       True
     """
 
-    max_intra_op_parallelism = _optional(int, _NO_POOL)
-    private_threadpool_size = _optional(int, _NO_POOL)
+    max_intra_op_parallelism: int | None = _unused(_NO_POOL)
+    private_threadpool_size: int | None = _unused(_NO_POOL)
 
 
-class Options(OptionFields):
+@dataclass(repr=False)
+class Options(_Fields):
     """Options of a dataset (`tf.data.Options`); `Dataset.with_options` attaches them.
 
-    All of tf.data's fields are accepted, with its types. What distlab does differs
+    tf.data's fields are accepted, with its types. What distlab does differs
     for `experimental_distribute.auto_shard_policy` and `dataset_name` only: setting
     another field to anything but what is done in any case emits a `NoEffectWarning`, once
     in a process.
@@ -182,10 +258,8 @@ class Options(OptionFields):
       experimental_slack: Whether the last prefetch leaves time to the devices.
       experimental_symbolic_checkpoint: Whether saved positions are those in the
         sources, as they always are.
-      experimental_service: A `ServiceOptions`.
       experimental_warm_start: Whether an iterator starts its threads when it is made.
       dataset_name: The name by which pages call the dataset, such as `"train"`.
-      framework_type: The list of libraries that made the dataset.
       threading: A `ThreadingOptions`.
       experimental_deterministic: The former name of `deterministic`.
       experimental_threading: The former name of `threading`.
@@ -202,24 +276,22 @@ class Options(OptionFields):
       <AutoShardPolicy.DATA: 2>
     """
 
-    autotune = Field(AutotuneOptions, AutotuneOptions)
-    deterministic = _optional(bool, "the order of elements is always kept", already=True)
-    experimental_distribute = Field(DistributeOptions, DistributeOptions)
-    experimental_external_state_policy = _optional(
-        ExternalStatePolicy, "the state of an iterator is its position, and saves nothing outside"
+    autotune: AutotuneOptions = field(default_factory=AutotuneOptions)
+    deterministic: bool | None = _unused("the order of elements is always kept", already=True)
+    experimental_distribute: DistributeOptions = field(default_factory=DistributeOptions)
+    experimental_external_state_policy: ExternalStatePolicy | None = _unused(  # noqa: RUF009
+        "the state of an iterator is its position, and saves nothing outside"
     )
-    experimental_optimization = Field(OptimizationOptions, OptimizationOptions)
-    experimental_slack = _optional(bool, "prefetch reads whenever there is room", already=False)
-    experimental_symbolic_checkpoint = _optional(
-        bool, "the state of an iterator is always its position in the sources", already=True
+    experimental_optimization: OptimizationOptions = field(default_factory=OptimizationOptions)
+    experimental_slack: bool | None = _unused(
+        "prefetch reads whenever there is room", already=False
     )
-    experimental_service = Field(ServiceOptions, ServiceOptions)
-    experimental_warm_start = _optional(bool, "an iterator starts its threads by itself")
-    dataset_name = _optional(str, "")
-    framework_type: Field[list[str] | None] = Field(
-        list, lambda: None, no_effect="nothing is reported to anybody"
+    experimental_symbolic_checkpoint: bool | None = _unused(
+        "the state of an iterator is always its position in the sources", already=True
     )
-    threading = Field(ThreadingOptions, ThreadingOptions)
+    experimental_warm_start: bool | None = _unused("an iterator starts its threads by itself")
+    dataset_name: str | None = None
+    threading: ThreadingOptions = field(default_factory=ThreadingOptions)
 
-    experimental_deterministic = deterministic
-    experimental_threading = threading
+    experimental_deterministic = cast(Any, property(operator.attrgetter("deterministic")))
+    experimental_threading = cast(Any, property(operator.attrgetter("threading")))

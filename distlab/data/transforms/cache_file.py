@@ -6,14 +6,15 @@ not count, and one with an index is complete, or was damaged since.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -21,37 +22,25 @@ import numpy as np
 from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.nest import is_namedtuple, leaves, map_nest
 from distlab.data.plan.plan import Node, Opener, Reading
-from distlab.data.plan.spec import TensorSpec, refuse_datasets
-from distlab.errors import DataLossError, InvalidArgumentError, StructureError
+from distlab.data.plan.spec import TensorSpec, common_spec, refuse_datasets
+from distlab.errors import DataLossError, InvalidArgumentError, StructureError, ValueShapeError
 from distlab.io._files import writing
 from distlab.io._records import record_of, tf_records
 
-_FORMAT = "distlab.data 1"
+_FORMAT = "distlab.data 2"
 
 
 class Index(msgspec.Struct, frozen=True):
-    """The content of the index.
-
-    Attributes:
-      format: The version of the format.
-      elements: The number of elements.
-      bytes: The size of the data file.
-      structure: The specs of an element, see `_tree`.
-      seeds: The seeds of the random choices that made the elements.
-    """
+    """The number of elements, the size of the data file, and the elements' specs (`_tree`)."""
 
     format: str
     elements: int
     bytes: int
     structure: Any
-    seeds: list[int]
 
 
 class CacheFile:
-    """The data file and the index of a cache.
-
-    Their names begin with `path`.
-    """
+    """The data file and the index of a cache, whose names begin with `path`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -76,17 +65,21 @@ class CacheFile:
         return index
 
     def spec(self) -> Any:
-        """Returns the nest of specs of an element; None if it has a named tuple.
-
-        The index does not have the type of a named tuple.
-        """
-        tree = self.index().structure
-        return None if _has_namedtuple(tree) else _spec(tree)
+        """Returns the nest of specs of an element, with named tuples of types made anew."""
+        return _spec(self.index().structure)
 
     def elements(self, spec: Any) -> Iterator[Element]:
         """Yields the elements."""
         index = self.index()
-        _check_structure(self.path, index.structure, spec)
+        kept = _spec(index.structure)
+        try:
+            common_spec(kept, spec)
+        except (StructureError, ValueShapeError) as error:
+            raise InvalidArgumentError(
+                f"The elements kept at {self.path!r} have other components than the dataset, which "
+                f"was changed since: {kept!s:.200}. Delete the files whose names begin so, or use "
+                "another name."
+            ) from error
         count = 0
         with self.data.open("rb") as file:
             for record in tf_records(file, str(self.data)):
@@ -103,21 +96,11 @@ class CacheFile:
 
 
 class Recording:
-    """Elements written one by one, to a file that counts only when they are complete.
+    """Elements written one by one, to a file that counts only when they are complete."""
 
-    Args:
-      file: The files to make.
-      spec: The nest of specs of an element.
-      seeds: The seeds of the random choices that make the elements.
-
-    Raises:
-      StructureError: Elements with this spec can't be kept in a file.
-      OSError: The file can't be written.
-    """
-
-    def __init__(self, file: CacheFile, spec: Any, seeds: Sequence[int]) -> None:
+    def __init__(self, file: CacheFile, spec: Any) -> None:
         refuse_datasets("Keeping elements in a file", spec)
-        self._file, self._structure, self._seeds = file, _tree(spec), list(seeds)
+        self._file, self._structure = file, _tree(spec)
         file.data.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(".part", f".{file.data.name}.", file.data.parent)
         self._part = Path(name)
@@ -140,7 +123,7 @@ class Recording:
             os.fsync(self._open.fileno())
         size = self._open.tell()
         self._open.close()
-        index = Index(_FORMAT, self._elements, size, self._structure, self._seeds)
+        index = Index(_FORMAT, self._elements, size, self._structure)
         part = self._part.with_suffix(".index")
         part.write_bytes(msgspec.json.encode(index))
         self._part.chmod(0o644)
@@ -209,8 +192,8 @@ def _tree(spec: Any) -> Any:
             )
         return {"dict": {key: _tree(part) for key, part in spec.items()}}
     if isinstance(spec, tuple):
-        kind = "namedtuple" if is_namedtuple(spec) else "tuple"
-        return {kind: [_tree(part) for part in spec]}
+        named = [type(spec).__name__, *type(spec)._fields] if is_namedtuple(spec) else []
+        return {"tuple": [_tree(part) for part in spec], "names": named}
     return {"dtype": "" if spec.dtype.kind == "O" else spec.dtype.name, "shape": list(spec.shape)}
 
 
@@ -218,43 +201,16 @@ def _spec(tree: Any) -> Any:
     if "dict" in tree:
         return {key: _spec(part) for key, part in tree["dict"].items()}
     if "tuple" in tree:
-        return tuple(_spec(part) for part in tree["tuple"])
+        name, *fields = tree["names"] or [""]
+        make: Any = collections.namedtuple  # noqa: PYI024 - its fields are known when it is read
+        parts = map(_spec, tree["tuple"])
+        return make(name, fields)(*parts) if name else tuple(parts)
     return TensorSpec(tuple(tree["shape"]), np.dtype(tree["dtype"] or object))
-
-
-def _has_namedtuple(tree: Any) -> bool:
-    if "dict" in tree:
-        return any(map(_has_namedtuple, tree["dict"].values()))
-    return "namedtuple" in tree or any(map(_has_namedtuple, tree.get("tuple", ())))
-
-
-def _check_structure(path: str, kept: Any, spec: Any) -> None:
-    if _without_sizes(kept) != _without_sizes(_tree(spec)):
-        raise InvalidArgumentError(
-            f"The elements kept at {path!r} have other components than the dataset, which was "
-            f"changed since: {msgspec.json.encode(kept).decode():.200}. Delete the files whose "
-            "names begin so, or use another name."
-        )
-
-
-def _without_sizes(tree: Any) -> Any:
-    if "dict" in tree:
-        return {"dict": {key: _without_sizes(part) for key, part in tree["dict"].items()}}
-    for kind in ("tuple", "namedtuple"):
-        if kind in tree:
-            return {kind: [_without_sizes(part) for part in tree[kind]]}
-    return (tree["dtype"], len(cast("list[Any]", tree["shape"])))
 
 
 @dataclass(frozen=True, eq=False)
 class Saved(Node):
-    """The elements that `Dataset.save` wrote.
-
-    Attributes:
-      file: The file.
-      element_spec: The nest of specs of an element.
-      size: The number of elements.
-    """
+    """The elements that `Dataset.save` wrote."""
 
     file: CacheFile
     element_spec: Any

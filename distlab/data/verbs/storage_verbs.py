@@ -98,7 +98,7 @@ class StorageVerbs(Planned[DatasetT]):
         _refuse_functions("save", shard_func, checkpoint_args)
         if self.plan.cardinality == INFINITE_CARDINALITY:
             raise no_end("save")
-        recording = Recording(_file_in("saved", path), self.plan.spec, ())
+        recording = Recording(_file_in("saved", path), self.plan.spec)
         with contextlib.closing(Elements(self.plan)) as elements:
             try:
                 for element in elements:
@@ -121,8 +121,8 @@ class StorageVerbs(Planned[DatasetT]):
 
         Args:
           path: The folder.
-          element_spec: The nest of specs of an element. Needed only for named tuples,
-            whose types are not saved.
+          element_spec: The nest of specs of an element, for named tuples of your own
+            type. None makes their types anew.
           compression: Ignored.
           reader_func: Must be None.
           wait: Must be False.
@@ -132,7 +132,7 @@ class StorageVerbs(Planned[DatasetT]):
 
         Raises:
           InvalidArgumentError: The folder has no saved dataset, or one with another
-            structure than `element_spec`, or with named tuples and no `element_spec`.
+            structure than `element_spec`.
           DataLossError: The files are damaged or cut off.
           UnsupportedError: Another argument is given.
 
@@ -151,11 +151,6 @@ class StorageVerbs(Planned[DatasetT]):
                 "Dataset.save(path)."
             )
         spec = file.spec() if element_spec is None else element_spec
-        if spec is None:
-            raise InvalidArgumentError(
-                f"The elements saved at {path_of(path)!r} have named tuples, whose types are not "
-                "saved. Pass element_spec, the element_spec of the dataset that was saved."
-            )
         return cls.from_plan(Saved(file, spec, file.index().elements))
 
 
