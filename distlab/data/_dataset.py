@@ -16,7 +16,6 @@ from distlab.data.verbs.group_verbs import GroupVerbs
 from distlab.data.verbs.mix_verbs import MixVerbs
 from distlab.data.verbs.order_verbs import OrderVerbs
 from distlab.data.verbs.source_verbs import SourceVerbs
-from distlab.data.verbs.state_verbs import StateVerbs
 from distlab.data.verbs.storage_verbs import StorageVerbs
 from distlab.errors import CardinalityError, InvalidArgumentError
 
@@ -28,7 +27,6 @@ class Dataset(
     OrderVerbs["Dataset"],
     ElementVerbs["Dataset"],
     GroupVerbs["Dataset"],
-    StateVerbs["Dataset"],
     MixVerbs["Dataset"],
     StorageVerbs["Dataset"],
 ):
@@ -202,7 +200,7 @@ class Dataset(
 
     def __iter__(self) -> Values:
         """Starts an iteration over the elements' values."""
-        return Values(self.elements())
+        return Values(self._plan)
 
     def elements(self) -> Elements:
         """Starts an iteration over values with their positions in the source.

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from distlab.text.paths import at_home
 from distlab.text.shown import shown
 
 _COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
-_CHUNK_BYTES: Final = 1 << 18
 
 COMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 """Errors of reading a file whose compressed data is damaged."""
@@ -75,15 +74,13 @@ def checked_compression(compression: Any) -> str:
 
 
 def open_file(path: str, compression: str) -> BinaryIO:
-    """Opens a file for reading what was compressed into it.
-
-    Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
-    """
+    """Opens a file for reading; damaged compressed data raises one of `COMPRESSION_ERRORS`."""
     if compression == "GZIP":
         with _explained(path):
             return gzip.open(path, "rb")  # type: ignore[return-value]
     if compression == "ZLIB":
-        return io.BufferedReader(_Inflated(path), _CHUNK_BYTES)
+        with opened(path) as file:
+            return io.BytesIO(zlib.decompress(file.read()))
     return opened(path)
 
 
@@ -123,33 +120,3 @@ def writing(path: str) -> Iterator[None]:
             "another folder, and write it anew."
         )
         raise
-
-
-@final
-class _Inflated(io.RawIOBase):
-    """The data of a file that zlib compressed, which the standard library reads only whole."""
-
-    def __init__(self, path: str) -> None:
-        self._file = opened(path)
-        self._inflater = zlib.decompressobj()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fills a part of the buffer; none at the end."""
-        while not self._inflater.eof:
-            packed = self._inflater.unconsumed_tail or self._file.read(_CHUNK_BYTES)
-            if not packed:
-                raise EOFError("the compressed data ends too early")
-            data = self._inflater.decompress(packed, len(buffer))
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
-        if self._inflater.unused_data or self._file.read(1):
-            raise zlib.error("there is more after the end of the compressed data")
-        return 0
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()

@@ -13,7 +13,6 @@ from typing import BinaryIO, Final, NamedTuple
 import google_crc32c
 
 from distlab.errors import DataLossError
-from distlab.io._files import COMPRESSION_ERRORS
 
 _HEAD: Final = struct.Struct("<QI")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -30,17 +29,10 @@ def masked_crc32c(data: bytes) -> int:
 def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
     """Yields the records, and verifies the checksums of their lengths and data."""
     place = _Place(path, 0, 0)
-    try:
-        while head := file.read(_HEAD.size):
-            data = _data(file, head, place)
-            yield data
-            place = place.after(data)
-    except COMPRESSION_ERRORS as error:
-        raise DataLossError(
-            f"{path} is damaged, or is not compressed as compression_type says: reading "
-            f"{place} failed with: {error}. Set the right compression_type, or write the file "
-            "again."
-        ) from error
+    while head := file.read(_HEAD.size):
+        data = _data(file, head, place)
+        yield data
+        place = place.after(data)
 
 
 def record_of(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import secrets
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,62 +16,23 @@ _LEAST: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1
 
 
-class _Number(NamedTuple):
-    """A rule for whole numbers.
-
-    Attributes:
-      least: The smallest one.
-      none: Whether None is accepted.
-      auto: Whether -1, AUTOTUNE or SHARD_HINT, is accepted besides.
-    """
-
-    least: int = _LEAST
-    none: bool = False
-    auto: bool = False
-
-
-class _Truth(NamedTuple):
-    """A rule for True and False.
-
-    Attributes:
-      none: Whether None is accepted.
-    """
-
-    none: bool = False
-
-
-_COUNT: Final = _Number(1)
-_CALLS: Final = _Number(1, none=True, auto=True)
-_RULES: Final[dict[str, _Number | _Truth]] = {
-    "batch_size": _COUNT,
-    "block_length": _Number(1, none=True),
-    "count": _Number(none=True),
-    "cycle_length": _CALLS,
-    "index": _Number(0, auto=True),
-    "num_parallel_calls": _CALLS,
-    "num_parallel_reads": _CALLS,
-    "num_shards": _Number(1, auto=True),
-    "prefetch.buffer_size": _Number(-1, none=True),
-    "seed": _Number(none=True),
-    "shift": _Number(1, none=True),
-    "shuffle.buffer_size": _COUNT,
-    "size": _COUNT,
-    "skip.count": _Number(),
-    "start": _Number(),
-    "step": _Number(),
-    "stride": _COUNT,
-    "take.count": _Number(),
-    "window_size": _COUNT,
-    "drop_remainder": _Truth(),
-    "no_padding": _Truth(),
-    "pad_to_bucket_boundary": _Truth(),
-    "rerandomize_each_iteration": _Truth(none=True),
-    "reshuffle_each_iteration": _Truth(none=True),
-    "shuffle": _Truth(none=True),
-    "stop_on_empty_dataset": _Truth(),
-    "synchronous": _Truth(none=True),
+_COUNTS: Final = {
+    **dict.fromkeys(("batch_size", "size", "stride", "window_size", "shuffle.buffer_size"), 1),
+    **dict.fromkeys(("block_length", "cycle_length", "shift", "num_shards"), 1),
+    **dict.fromkeys(("num_parallel_calls", "num_parallel_reads"), 1),
+    **dict.fromkeys(("count", "take.count", "skip.count", "seed", "start", "step"), _LEAST),
+    "index": 0,
+    "prefetch.buffer_size": -1,
 }
-"""The rule of an argument by its name, or by verb and name where verbs differ."""
+"""The smallest value of a whole number, by its name or by verb and name; others are flags."""
+_AUTO: Final = ("cycle_length", "index", "num_parallel_calls", "num_parallel_reads", "num_shards")
+"""Arguments that may be -1, AUTOTUNE or SHARD_HINT, besides."""
+_OPTIONAL: Final = (
+    *("block_length", "count", "cycle_length", "num_parallel_calls", "num_parallel_reads"),
+    *("prefetch.buffer_size", "seed", "shift", "rerandomize_each_iteration"),
+    *("reshuffle_each_iteration", "shuffle", "synchronous"),
+)
+"""Arguments that may be None."""
 
 
 def checked(verb: str, **given: Any) -> list[Any]:
@@ -80,19 +41,20 @@ def checked(verb: str, **given: Any) -> list[Any]:
 
 
 def _checked(verb: str, name: str, value: Any) -> Any:
-    rule = _RULES.get(f"{verb}.{name}") or _RULES[name]
-    if value is None and rule.none:
+    rule = f"{verb}.{name}" if f"{verb}.{name}" in _COUNTS else name
+    if value is None and rule in _OPTIONAL:
         return None
-    if isinstance(rule, _Truth):
+    if rule not in _COUNTS:
         return _truth(verb, name, value)
     number = integer(verb, name, value)
-    return number if rule.auto and number == -1 else integer(verb, name, number, rule.least)
+    auto = rule in _AUTO and number == -1
+    return number if auto else integer(verb, name, number, _COUNTS[rule])
 
 
 def integer(verb: str, name: str, value: Any, at_least: int = _LEAST) -> int:
     """Returns an integer argument."""
     try:
-        found = _plain(value)
+        found = value.item() if hasattr(value, "item") else value  # of an array with one number
         if isinstance(found, bool):
             raise TypeError
         number = operator.index(found)
@@ -113,32 +75,12 @@ def integer(verb: str, name: str, value: Any, at_least: int = _LEAST) -> int:
 
 
 def _truth(verb: str, name: str, value: Any) -> bool:
-    try:
-        found = _plain(value)
-    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
-        found = None
-    if not isinstance(found, bool):
+    if not isinstance(value, bool | np.bool_):
         raise InvalidArgumentError(
             f"{name} of {verb} must be True or False, got {shown(value)}. Write {name}=True, or "
             "leave it out."
         )
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Returns the Python number of an array with one."""
-    return value.item() if hasattr(value, "item") else value
-
-
-def kept(value: Any) -> Any:
-    """Returns a copy of a nest, so that later writes by its owner don't reach it."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if type(value) in (list, tuple):
-        return type(value)(map(kept, value))
-    if type(value) is dict:
-        return {name: kept(part) for name, part in value.items()}
-    return value
+    return bool(value)
 
 
 class ChosenSeed(int):
@@ -156,22 +98,11 @@ def no_end(verb: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{verb} needs a dataset with an end. Use take(n) before.")
 
 
-def function(verb: str, value: Any, name: str | None = None) -> Callable[..., Any]:
+def function(verb: str, value: Any) -> Callable[..., Any]:
     """Returns a function argument."""
     if not callable(value):
         raise InvalidArgumentError(
             f"The argument of {verb} must be a function of an element, got a "
             f"{type(value).__name__}: {shown(value)}. Write for example lambda x: x."
         )
-    if name is None:
-        checked_function: Callable[..., Any] = value
-        return checked_function
-
-    def noting(*args: Any) -> Any:
-        try:
-            return value(*args)
-        except Exception as error:
-            error.add_note(f"This happened in the dataset's {verb} of name {name!r}.")
-            raise
-
-    return noting
+    return value

@@ -64,10 +64,7 @@ class Elements(Resumable, Iterator[Element]):
         return self._plan.spec
 
     def state(self) -> State:
-        """Returns the position: a dict of lists, strings and numbers.
-
-        It can be restored into the same pipeline, in any process.
-        """
+        """Returns the position: a dict of lists, strings and numbers, for any process."""
         with self._lock:
             if self._amid:
                 self._go_back()
@@ -89,15 +86,15 @@ class Elements(Resumable, Iterator[Element]):
         with self._lock:
             reader = self._opened(passes)
             try:
-                _require_like(state["reader"], reader.get_state())
                 reader.set_state(state["reader"])
             except BaseException as error:
                 reader.close()
-                if isinstance(error, StopIteration):
+                if isinstance(error, StopIteration | KeyError):
                     raise InvalidArgumentError(
-                        "The position is behind the end of this dataset. Restore it into an "
-                        "iterator over the data that it was saved with."
-                    ) from None
+                        "The position is of other operations than those of this dataset, or behind "
+                        f"its end, got {shown(state['reader'])}. Restore it into an iterator over "
+                        "the pipeline and the data that it was saved with."
+                    ) from error
                 raise
             self._reader.close()
             self._passes, self._reader = passes, reader
@@ -149,26 +146,11 @@ class Elements(Resumable, Iterator[Element]):
         return open_plan(self._plan, reading)
 
 
-def _require_like(saved: Any, beginning: Any) -> None:
-    """Requires a position to be of a pipeline of the same operations, as far as it shows them."""
-    if isinstance(saved, dict) and isinstance(beginning, dict):
-        if set(saved) != set(beginning):
-            raise InvalidArgumentError(
-                f"The position belongs to a dataset of other operations: it has {shown(saved)} "
-                f"where this one has {shown(beginning)}. Restore into the same pipeline."
-            )
-        for key, position in beginning.items():
-            _require_like(saved[key], position)
-    elif isinstance(saved, list) and isinstance(beginning, list):
-        for one, other in zip(saved, beginning, strict=False):
-            _require_like(one, other)
-
-
-class Values(Resumable, Iterator[Any]):
+class Values(Elements):
     """One iteration over a dataset's values."""
 
-    def __init__(self, elements: Elements) -> None:
-        self._elements = elements
+    def __init__(self, plan: Node) -> None:
+        super().__init__(plan)
         self._of_a_program = being_staged()
 
     def __next__(self) -> Any:
@@ -180,7 +162,7 @@ class Values(Resumable, Iterator[Any]):
                 "later calls. Call it outside and pass the element: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
-        return next(self._elements).value
+        return super().__next__().value
 
     def get_next(self) -> Any:
         """Returns the next value, as `next()` does."""
@@ -197,23 +179,3 @@ class Values(Resumable, Iterator[Any]):
             return Optional.from_value(next(self))
         except StopIteration:
             return Optional.empty()
-
-    @property
-    def element_spec(self) -> Any:
-        """The nest of `TensorSpec` of a value."""
-        return self._elements.element_spec
-
-    def state(self) -> State:
-        """Returns the position: a dict of lists, strings and numbers.
-
-        It can be restored into the same pipeline, in any process.
-        """
-        return self._elements.state()
-
-    def restore(self, state: State) -> None:
-        """Goes to a position, so that the next value is the one that followed it."""
-        self._elements.restore(state)
-
-    def close(self) -> None:
-        """Stops reading ahead."""
-        self._elements.close()

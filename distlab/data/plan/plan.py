@@ -80,11 +80,6 @@ class Node(ABC):
         """The number of elements, or one of the two constants of this module."""
 
     @property
-    def extent(self) -> int | None:
-        """The number of positions in the source; None where positions would be ambiguous."""
-        return None
-
-    @property
     def exact(self) -> bool:
         """True if the specs hold for every element; else they are those of the first one."""
         return all(node.exact for node in self.inputs)
@@ -117,7 +112,7 @@ class Several(Node):
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
-    """A node with one input, whose specs, cardinality and extent it keeps by default."""
+    """A node with one input, whose specs and cardinality it keeps by default."""
 
     input: Node
 
@@ -140,20 +135,9 @@ class Unary(Node):
         """The input's."""
         return self.input.cardinality
 
-    @property
-    def extent(self) -> int | None:
-        """The input's."""
-        return self.input.extent
-
 
 class Source(Node):
     """A source held in arrays: any position can be fetched at any time."""
-
-    @property
-    def extent(self) -> int | None:
-        """The number of elements; None of one without end."""
-        size = self.cardinality
-        return None if size == INFINITE_CARDINALITY else size
 
     @functools.cached_property
     def row_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -131,26 +132,11 @@ def refuse_dataset(verb: str, leaf: Any) -> None:
         )
 
 
-def require_one_dtype(verb: str, first: Any, second: Any) -> None:
-    """Checks that two elements, or their specs, have one structure and the same dtypes."""
-
-    def require(one: Any, other: Any) -> None:
-        if not is_leaf(other):
-            refuse_structures(first, second)
-        dtypes = _dtype_name(one), _dtype_name(other)
-        if dtypes[0] != dtypes[1]:
-            raise ValueShapeError(
-                f"{verb} needs datasets of one dtype, got {dtypes[0]} and then {dtypes[1]}. "
-                f"Convert one of them, for example with map(lambda x: x.astype({dtypes[0]!r}))."
-            )
-
-    map_nest(require, first, second)
-
-
-def _dtype_name(leaf: Any) -> str:
-    if isinstance(leaf, DatasetSpec | AnyDataset):
-        return "Dataset"
-    return "object" if isinstance(leaf, bytes) else str(leaf.dtype)
+def require_alike(nodes: Iterable[Any]) -> None:
+    """Checks that the nodes whose specs are known before a read have elements of one kind."""
+    specs = [node.spec for node in nodes if node.exact]
+    if specs:
+        functools.reduce(common_spec, specs)
 
 
 def common_spec(first: Any, second: Any) -> Any:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from distlab.data._dataset import Dataset
-from distlab.data.plan.engine import Element, Reader
-from distlab.data.plan.plan import Node, Opener, Reading, Unary, walk
+from distlab.data.plan.plan import Node, walk
 from distlab.data.sharding.options import AutoShardPolicy
 from distlab.data.sources.files import Files
 from distlab.data.transforms.cache import FileCache
@@ -42,8 +40,7 @@ def auto_shard(
 
     Raises:
       InvalidArgumentError: `index` is not below `num_workers`. Under FILE, the
-        dataset reads no files; during iteration, there are fewer files than
-        workers.
+        dataset reads no files, or fewer than there are workers.
 
     Example:
       >>> import distlab as dl
@@ -128,10 +125,7 @@ def _is_hint(node: Node) -> bool:
 def _rewrite(
     node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node], part: str
 ) -> Node:
-    """Returns the plan with the chosen nodes changed, and their inputs kept.
-
-    Files in which the plan keeps elements get the name of the worker's part.
-    """
+    """Returns the plan with the chosen nodes changed; files of caches get the part's name."""
     if chosen(node):
         return change(node)
     inputs = [_rewrite(each, chosen, change, part) for each in node.inputs]
@@ -152,7 +146,12 @@ def _shard_names(names: Node, num_workers: int, index: int) -> Node:
     """Shards names below nodes that only change their order, which workers may not share."""
     if isinstance(names, Shuffle | Repeat | Prefetch):
         return names.with_inputs(_shard_names(names.input, num_workers, index))
-    return NotEmpty(Slice(names, index, num_workers), num_workers)
+    if 0 <= names.cardinality < num_workers:
+        raise InvalidArgumentError(
+            f"There are fewer files than the {num_workers} workers, {names.cardinality}, so that a "
+            "worker has none. Use at least one file for each worker, or AutoShardPolicy.DATA."
+        )
+    return Slice(names, index, num_workers)
 
 
 def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
@@ -161,35 +160,3 @@ def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
         return Slice(part, index, num_workers)
 
     return change
-
-
-@dataclass(frozen=True, eq=False)
-class NotEmpty(Unary):
-    """A worker's file names; at least one is required."""
-
-    num_workers: int
-
-    def read(self, reading: Reading, open_input: Opener) -> Reader:
-        """Opens the names."""
-        return _NotEmptyReader(open_input(self.input, reading), self.num_workers)
-
-
-class _NotEmptyReader(Reader):
-    FIELDS = ("_empty",)
-
-    def __init__(self, parent: Reader, num_workers: int) -> None:
-        super().__init__(parent)
-        self._num_workers = num_workers
-        self._empty = True
-
-    def __next__(self) -> Element:
-        element = next(self._parent, None)
-        if element is not None:
-            self._empty = False
-            return element
-        if not self._empty:
-            raise StopIteration
-        raise InvalidArgumentError(
-            f"There are fewer files than the {self._num_workers} workers, so that a worker has "
-            "none. Use at least one file for each worker, or AutoShardPolicy.DATA."
-        )

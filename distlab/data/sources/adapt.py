@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,51 +72,29 @@ class Adapted(Node):
 class OneShot(Adapted):
     """An iterator, which can be read once. Elements read for their spec are kept until then."""
 
-    _peeks: list[Any] = field(default_factory=list, init=False)
-    _readings: list[Reading] = field(default_factory=list, init=False)
+    _left: list[Iterator[Element]] = field(default_factory=list, init=False)
 
-    @property
-    def cardinality(self) -> int:
-        """Not known."""
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def rereadable(self) -> bool:
-        """No."""
-        return False
+    def __post_init__(self) -> None:
+        """Holds the elements that are left, which a first reading takes."""
+        self._left.append(map(_wrap, self.iterable))
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
         """Opens the elements that are left."""
-        return Replayed(functools.partial(self._start, reading))
+        return Replayed(functools.partial(self._start, peek=reading.peek))
 
-    def _start(self, reading: Reading) -> Iterator[Element]:
-        if self._readings:
+    def _start(self, *, peek: bool) -> Iterator[Element]:
+        if not self._left:
             raise OneShotError(
                 f"This {type(self.iterable).__name__} can be read only once, and was read before. "
                 "Use Dataset.from_generator with a function that makes one, or an iterable that "
                 "supports repeated iter() calls."
             )
-        if reading.peek:
-            return self._peeked()
-        self._readings.append(reading)
-        return self._consume()
-
-    def _peeked(self) -> Iterator[Element]:
-        number = 0
-        while number < len(self._peeks) or self._peek_one():
-            yield self._peeks[number]
-            number += 1
-
-    def _peek_one(self) -> bool:
-        for value in self.iterable:
-            self._peeks.append(_wrap(value))
-            return True
-        return False
-
-    def _consume(self) -> Iterator[Element]:
-        while self._peeks:
-            yield self._peeks.pop(0)
-        yield from map(_wrap, self.iterable)
+        elements = self._left.pop()
+        if not peek:
+            return elements
+        rest, peeked = itertools.tee(elements)
+        self._left.append(rest)
+        return peeked
 
 
 def adapted(source: Any) -> Node:

@@ -23,13 +23,7 @@ from distlab.text.shown import shown
 
 @dataclass(frozen=True, eq=False)
 class Files(Unary):
-    """The contents of the files that its input names.
-
-    Attributes:
-      parse: A function that yields the elements of an open file.
-      compression: `""`, `"GZIP"` or `"ZLIB"`.
-      at_a_time: The number of files that are read in turns.
-    """
+    """The contents of the files that its input names, `at_a_time` of them in turns."""
 
     parse: Callable[[BinaryIO, str], Iterator[bytes]]
     compression: str
@@ -45,11 +39,6 @@ class Files(Unary):
         """Unknown."""
         return UNKNOWN_CARDINALITY
 
-    @property
-    def extent(self) -> int | None:
-        """None: their elements have no positions."""
-        return None
-
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the files, `at_a_time` of them in turns."""
         names = open_input(self.input, reading)
@@ -60,24 +49,25 @@ class Files(Unary):
         return Replayed(functools.partial(self._elements, path_of(name.value)))
 
     def _elements(self, path: str) -> Iterator[Element]:
-        with open_file(path, self.compression) as file:
-            for value in self.parse(file, path):
-                yield Element(value, None)
+        count = 0
+        try:
+            with open_file(path, self.compression) as file:
+                for value in self.parse(file, path):
+                    yield Element(value, None)
+                    count += 1
+        except COMPRESSION_ERRORS as error:
+            raise DataLossError(
+                f"{path} is damaged, or is not compressed as compression_type says: reading after "
+                f"{count} elements failed with: {error}. Set the right compression_type, or write "
+                "the file again."
+            ) from error
 
 
 def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
     """Yields the lines without line ends and, as TensorFlow, without carriage returns."""
-    lines = 0
-    try:
-        for line in file:
-            yield line.removesuffix(b"\n").replace(b"\r", b"")
-            lines += 1
-    except COMPRESSION_ERRORS as error:
-        raise DataLossError(
-            f"{path} is damaged, or is not compressed as compression_type says: reading after "
-            f"{lines} lines failed with: {error}. Set the right compression_type, or write the "
-            "file again."
-        ) from error
+    del path
+    for line in file:
+        yield line.removesuffix(b"\n").replace(b"\r", b"")
 
 
 def named_files(filenames: Any) -> _arrays.ArraySource:

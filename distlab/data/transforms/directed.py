@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from distlab.data.plan.plan import (
     Several,
 )
 from distlab.data.plan.seeded import Draws, Seeded
-from distlab.data.plan.spec import common_spec, require_one_dtype
+from distlab.data.plan.spec import common_spec
 from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
 
@@ -27,13 +27,8 @@ from distlab.text.shown import shown
 class Directed(Several):
     """Elements of `parts`, in an order that a subclass decides.
 
-    Attributes:
-      stop_on_empty: Whether to end when a part that is chosen has ended; otherwise
-        that choice is skipped, and the end is that of the last part.
+    `stop_on_empty` ends them where a part that is chosen has ended; else that choice is skipped.
     """
-
-    VERB: ClassVar[str]
-    """The method of `Dataset`, for messages."""
 
     stop_on_empty: bool
 
@@ -41,12 +36,6 @@ class Directed(Several):
     def spec(self) -> Any:
         """The most specific specs that all parts satisfy."""
         return functools.reduce(common_spec, (part.spec for part in self.parts))
-
-    def require_one_dtype(self) -> None:
-        """Checks the parts whose elements are known before they are read."""
-        first, *others = [part for part in self.parts if part.exact] or self.parts[:1]
-        for other in others:
-            require_one_dtype(self.VERB, first.spec, other.spec)
 
     @property
     def cardinality(self) -> int:
@@ -62,13 +51,8 @@ class Directed(Several):
 
 @dataclass(frozen=True, eq=False)
 class Sampled(Directed, Seeded):
-    """Chooses parts at random.
+    """Chooses parts at random, each with the probability of its weight."""
 
-    Attributes:
-      weights: The probability of each part.
-    """
-
-    VERB = "sample_from_datasets"
     weights: tuple[float, ...]
 
     def read(self, reading: Reading, open_input: Opener) -> Reader:
@@ -86,13 +70,8 @@ class Sampled(Directed, Seeded):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Directed):
-    """Chooses the parts that a dataset of their numbers names.
+    """Chooses the parts whose numbers are the elements of `choice`."""
 
-    Attributes:
-      choice: A node whose elements are numbers of parts.
-    """
-
-    VERB = "choose_from_datasets"
     choice: Node
 
     @property

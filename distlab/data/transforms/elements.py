@@ -17,7 +17,7 @@ from distlab.data.plan.engine import (
     Reader,
     Zipped,
 )
-from distlab.data.plan.nest import call_with, describe, leaves, map_nest, truth
+from distlab.data.plan.nest import call_with, map_nest, truth
 from distlab.data.plan.parallel import ParallelMapped
 from distlab.data.plan.plan import (
     INFINITE_CARDINALITY,
@@ -29,20 +29,12 @@ from distlab.data.plan.plan import (
     spec_of_results,
 )
 from distlab.data.plan.spec import TensorSpec, spec_of
-from distlab.errors import StructureError, ValueShapeError
 from distlab.values.plain_arrays import unshared
-
-_PYTHON = {bool, int, float, list}
 
 
 @dataclass(frozen=True, eq=False)
 class Map(Unary):
-    """Applies `function` to each element's value.
-
-    Attributes:
-      function: The function.
-      threads: The number of threads that call it; -1 chooses, None means none.
-    """
+    """Applies `function` to each element's value, in threads: -1 chooses, None means none."""
 
     function: Callable[..., Any]
     threads: int | None
@@ -149,11 +141,7 @@ class _Enumerated(Reader):
 
 @dataclass(frozen=True, eq=False)
 class Zip(Several):
-    """One element of each part at a time, until the first part ends.
-
-    Attributes:
-      structure: The nest of an element, with the number of a part at each leaf.
-    """
+    """One element of each part at a time; `structure` has the number of a part at each leaf."""
 
     structure: Any
 
@@ -170,12 +158,6 @@ class Zip(Several):
             return UNKNOWN_CARDINALITY
         return min((size for size in sizes if size >= 0), default=INFINITE_CARDINALITY)
 
-    @property
-    def extent(self) -> int | None:
-        """The parts' extent if they share one, else None."""
-        extents = {part.extent for part in self.parts}
-        return extents.pop() if len(extents) == 1 else None
-
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the parts side by side."""
         return Zipped([open_input(part, reading) for part in self.parts], self._combine)
@@ -190,40 +172,9 @@ class Zip(Several):
         return Element(value, first if agree else None)
 
 
-class _State:
-    """A nest of NumPy values that keeps its structure and its dtypes.
-
-    A Python number has no dtype of its own: it takes that of the first new state.
-    """
-
-    def __init__(self, initial: Any) -> None:
-        self.value = map_nest(unshared, to_own(initial))  # a function may write to a state
-        self._weak = map_nest(lambda leaf: type(leaf) in _PYTHON, initial)
-
-    def update(self, new: Any) -> None:
-        value = to_numpy(new)
-        if describe(value) != describe(self.value):
-            raise StructureError(
-                f"The state of reduce must keep its structure, {describe(self.value)}, got "
-                f"{describe(value)}."
-            )
-        for weak, old, now in zip(*map(leaves, (self._weak, self.value, value)), strict=True):
-            if not weak and _dtype(old) != _dtype(now):
-                raise ValueShapeError(
-                    f"The state of reduce must keep its dtypes, got {_dtype(now)} after "
-                    f"{_dtype(old)}. Convert it with astype, or begin with a value of that dtype."
-                )
-        self._weak = map_nest(lambda _: False, self._weak)
-        self.value = value
-
-
 def fold(elements: Iterable[Element], initial_state: Any, function: Callable[..., Any]) -> Any:
     """Returns the last state: `function(state, element)` is the next one."""
-    state = _State(initial_state)
+    state = map_nest(unshared, to_own(initial_state))  # a function may write to a state
     for element in elements:
-        state.update(function(state.value, element.value))
-    return state.value
-
-
-def _dtype(leaf: Any) -> np.dtype[Any]:
-    return np.dtype(object) if isinstance(leaf, bytes) else leaf.dtype
+        state = to_numpy(function(state, element.value))
+    return state

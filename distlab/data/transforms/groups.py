@@ -102,11 +102,6 @@ class Window(Unary):
             return max(0, (size - self.span) // self.shift + 1)
         return -(-size // self.shift)
 
-    @property
-    def extent(self) -> int | None:
-        """None: windows have no positions of their own."""
-        return None
-
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the windows."""
         return _WindowReader(open_input(self.input, reading), self)
@@ -222,11 +217,6 @@ class GroupByWindow(Unary):
         """Infinite if the input's is, else unknown."""
         endless = self.input.cardinality == INFINITE_CARDINALITY
         return INFINITE_CARDINALITY if endless else UNKNOWN_CARDINALITY
-
-    @property
-    def extent(self) -> int | None:
-        """None: positions of different windows would be ambiguous."""
-        return None
 
     @property
     def exact(self) -> bool:

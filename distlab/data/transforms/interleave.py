@@ -55,11 +55,6 @@ class Interleave(Unary):
         return UNKNOWN_CARDINALITY
 
     @property
-    def extent(self) -> int | None:
-        """None: positions in several sources would be ambiguous."""
-        return None
-
-    @property
     def exact(self) -> bool:
         """No: other elements may have other shapes."""
         return False

@@ -242,8 +242,7 @@ class _ShuffleReader(Reader):
 class Concatenate(Several):
     """All elements of the first of two parts, then all of the second.
 
-    Positions in the second's source continue those of the first's, unless both
-    read the same source.
+    Positions are known where both read the same source: in two sources they would be ambiguous.
     """
 
     @functools.cached_property
@@ -259,42 +258,24 @@ class Concatenate(Several):
             return INFINITE_CARDINALITY
         return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in sizes else sum(sizes)
 
-    @property
-    def extent(self) -> int | None:
-        """The sum of the sources' extents."""
-        offset, second = self._offset, self.parts[1].extent
-        return None if offset is None or second is None else offset + second
-
-    @functools.cached_property
-    def _offset(self) -> int | None:
-        """The offset of the second's positions; None if positions would be ambiguous."""
-        roots = {node for node in walk(self) if not node.inputs}
-        return 0 if len(roots) == 1 else self.parts[0].extent
-
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens one after the other."""
+        of_one = len({node for node in walk(self) if not node.inputs}) == 1
         first, second = (open_input(part, reading) for part in self.parts)
-        return _ConcatenateReader(first, second, self._offset)
+        return _ConcatenateReader(first, second, of_one_source=of_one)
 
 
 class _ConcatenateReader(Reader):
     FIELDS = ("_in_second",)
 
-    def __init__(self, first: Reader, second: Reader, offset: int | None) -> None:
+    def __init__(self, first: Reader, second: Reader, *, of_one_source: bool) -> None:
         super().__init__(first, second)
-        self._offset = offset
+        self._of_one_source = of_one_source
         self._in_second = False
 
     def __next__(self) -> Element:
-        first, second = self._parents
-        if not self._in_second:
-            try:
-                element = next(first)
-            except StopIteration:
-                self._in_second = True
-            else:
-                return element if self._offset is not None else element._replace(indices=None)
-        element = next(second)
-        if element.indices is None or self._offset is None:
-            return element._replace(indices=None)
-        return element._replace(indices=element.indices + self._offset)
+        element = None if self._in_second else next(self._parent, None)
+        if element is None:
+            self._in_second = True
+            element = next(self._parents[1])
+        return element if self._of_one_source else element._replace(indices=None)

@@ -1,14 +1,17 @@
-"""The verbs of `Dataset` that change elements."""
+"""The verbs of `Dataset` that call a function of each element, or change elements."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data.plan.arguments import checked, function, integer
+from distlab.data.plan.arguments import checked, function, integer, no_end
+from distlab.data.plan.iterator import Elements
+from distlab.data.plan.plan import INFINITE_CARDINALITY
 from distlab.data.transforms.batch import Batch, Rebatch, Unbatch
-from distlab.data.transforms.elements import Enumerate, Filter, Map
+from distlab.data.transforms.elements import Enumerate, Filter, Map, TakeWhile, fold
 from distlab.data.transforms.interleave import Interleave, plan_maker
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import InvalidArgumentError
@@ -16,7 +19,7 @@ from distlab.text.shown import shown
 
 
 class ElementVerbs(Planned[DatasetT]):
-    """The verbs that change elements."""
+    """The verbs that call a function of each element, or change elements."""
 
     def batch(
         self,
@@ -134,7 +137,7 @@ class ElementVerbs(Planned[DatasetT]):
           synchronous: Whether to call the function in the thread that reads, whatever
             `num_parallel_calls` says.
           use_unbounded_threadpool: Ignored; accepted for compatibility with tf.data.
-          name: A name of the operation, for errors of its function.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the results.
@@ -149,11 +152,11 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*pairs.map(lambda a, b: a + b))
           11 22
         """
-        del deterministic, use_unbounded_threadpool
+        del deterministic, use_unbounded_threadpool, name
         alone, threads = checked(
             "map", synchronous=synchronous, num_parallel_calls=num_parallel_calls
         )
-        call = function("map", map_func, name)
+        call = function("map", map_func)
         return self.with_plan(Map(self.plan, call, None if alone else threads))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
@@ -161,7 +164,7 @@ class ElementVerbs(Planned[DatasetT]):
 
         Args:
           predicate: A function with the arguments of `map`'s; returns one truth value.
-          name: A name of the operation, for errors of its function.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of some of the elements, of unknown cardinality.
@@ -174,7 +177,8 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(6).filter(lambda x: x % 2 == 0))
           0 2 4
         """
-        return self.with_plan(Filter(self.plan, function("filter", predicate, name)))
+        del name
+        return self.with_plan(Filter(self.plan, function("filter", predicate)))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> DatasetT:
         """Pairs elements with their number.
@@ -204,7 +208,7 @@ class ElementVerbs(Planned[DatasetT]):
 
         Args:
           map_func: A function with the arguments of `map`'s; returns a `Dataset`.
-          name: A name of the operation, for errors of its function.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the elements of all of them.
@@ -219,7 +223,8 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*numbers.flat_map(lambda n: dl.data.Dataset.range(n)))
           0 0 1 0 1 2
         """
-        make = plan_maker("flat_map", function("flat_map", map_func, name))
+        del name
+        make = plan_maker("flat_map", function("flat_map", map_func))
         return self.with_plan(Interleave(self.plan, make, 1, 1, None))
 
     def interleave(  # noqa: PLR0917 - tf.data's signature
@@ -242,7 +247,7 @@ class ElementVerbs(Planned[DatasetT]):
             threads read ahead. `AUTOTUNE` reads all of them ahead once reading is seen to
             take long. None reads none ahead.
           deterministic: Ignored; the order is always the same.
-          name: A name of the operation, for errors of its function.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the elements of all of them.
@@ -258,8 +263,8 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(3).interleave(three, cycle_length=2, block_length=2))
           0 0 1 1 0 1 2 2 2
         """
-        del deterministic
-        make = plan_maker("interleave", function("interleave", map_func, name))
+        del deterministic, name
+        make = plan_maker("interleave", function("interleave", map_func))
         cycle, block, ahead = checked(
             "interleave",
             cycle_length=cycle_length,
@@ -269,3 +274,57 @@ class ElementVerbs(Planned[DatasetT]):
         if cycle in {None, -1}:
             cycle = os.cpu_count() or 1
         return self.with_plan(Interleave(self.plan, make, cycle, block or 1, ahead))
+
+    def reduce(
+        self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None
+    ) -> Any:
+        """Reads all elements and folds them into one value.
+
+        Args:
+          initial_state: The first state, a nest of values.
+          reduce_func: A function of the state and an element; returns the next state. Each
+            is one argument, also where it is a tuple.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          The last state, a nest of NumPy values.
+
+        Raises:
+          InvalidArgumentError: `reduce_func` is not callable, or the dataset has no end.
+
+        Example:
+          >>> import distlab as dl
+          >>> int(dl.data.Dataset.range(5).reduce(0, lambda total, x: total + x))
+          10
+          >>> def longest(state, word):
+          ...     return max(state, word, key=len)
+          >>> dl.data.Dataset.from_tensor_slices(["a", "ccc", "bb"]).reduce("", longest)
+          b'ccc'
+        """
+        del name
+        fold_with = function("reduce", reduce_func)
+        if self.plan.cardinality == INFINITE_CARDINALITY:
+            raise no_end("reduce")
+        with contextlib.closing(Elements(self.plan)) as elements:
+            return fold(elements, initial_state, fold_with)
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
+        """Ends the dataset at the first element for which a predicate does not hold.
+
+        Args:
+          predicate: A function with the arguments of `map`'s; returns one truth value.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset of the elements before it.
+
+        Raises:
+          InvalidArgumentError: `predicate` is not callable.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(10).take_while(lambda x: x < 3))
+          0 1 2
+        """
+        del name
+        return self.with_plan(TakeWhile(self.plan, function("take_while", predicate)))

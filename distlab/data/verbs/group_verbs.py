@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data.plan.arguments import checked, function, integer, kept
+from distlab.data.plan.arguments import checked, function, integer
 from distlab.data.transforms.groups import Buckets, GroupByWindow, Window
 from distlab.data.transforms.interleave import plan_maker
 from distlab.data.transforms.padded_batch import PaddedBatch
@@ -106,8 +106,7 @@ class GroupVerbs(Planned[DatasetT]):
         """
         del name
         size, drop = checked("padded_batch", batch_size=batch_size, drop_remainder=drop_remainder)
-        shapes, values = kept(padded_shapes), kept(padding_values)
-        return self.with_plan(PaddedBatch(self.plan, size, drop, shapes, values))
+        return self.with_plan(PaddedBatch(self.plan, size, drop, padded_shapes, padding_values))
 
     def group_by_window(
         self,
@@ -125,7 +124,7 @@ class GroupVerbs(Planned[DatasetT]):
             `Dataset`.
           window_size: The number of elements in a window.
           window_size_func: A function from a key to that number, instead of it.
-          name: A name of the operation, for errors of its functions.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the elements of all datasets, each when its window is full. At
@@ -145,6 +144,7 @@ class GroupVerbs(Planned[DatasetT]):
           >>> print(*numbers.group_by_window(lambda n: n % 2, pairs, window_size=2))
           [0 2] [1 3] [4 6] [5]
         """
+        del name
         if (window_size is None) == (window_size_func is None):
             raise InvalidArgumentError(
                 "group_by_window needs either window_size or window_size_func, got "
@@ -154,9 +154,9 @@ class GroupVerbs(Planned[DatasetT]):
             (size,) = checked("group_by_window", window_size=window_size)
             size_of: Callable[..., Any] = lambda _: size  # noqa: E731
         else:
-            size_of = function("group_by_window", window_size_func, name)
-        key = function("group_by_window", key_func, name)
-        reduce = plan_maker("group_by_window", function("group_by_window", reduce_func, name))
+            size_of = function("group_by_window", window_size_func)
+        key = function("group_by_window", key_func)
+        reduce = plan_maker("group_by_window", function("group_by_window", reduce_func))
         return self.with_plan(GroupByWindow(self.plan, key, reduce, size_of, self.from_plan))
 
     def bucket_by_sequence_length(  # noqa: PLR0917 - tf.data's signature
@@ -186,7 +186,7 @@ class GroupVerbs(Planned[DatasetT]):
             Elements of the last bucket are then refused.
           no_padding: Whether to stack elements without padding.
           drop_remainder: Whether to drop last batches of buckets with fewer elements.
-          name: A name of the operation, for errors of its function.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of batches.
@@ -206,6 +206,7 @@ class GroupVerbs(Planned[DatasetT]):
           (2, 6)
           (3, 2)
         """
+        del name
         verb = "bucket_by_sequence_length"
         flags = checked(
             verb,
@@ -214,9 +215,8 @@ class GroupVerbs(Planned[DatasetT]):
             drop_remainder=drop_remainder,
         )
         boundaries, sizes = _bucket_numbers(verb, bucket_boundaries, bucket_batch_sizes)
-        length_of = function(verb, element_length_func, name)
-        shapes, values = kept(padded_shapes), kept(padding_values)
-        buckets = Buckets(length_of, boundaries, sizes, shapes, values, *flags)
+        length_of = function(verb, element_length_func)
+        buckets = Buckets(length_of, boundaries, sizes, padded_shapes, padding_values, *flags)
         return self.with_plan(
             GroupByWindow(
                 self.plan, buckets.bucket_of, buckets.batched, buckets.size_of, self.from_plan

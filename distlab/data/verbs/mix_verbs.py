@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.nest import leaves, map_nest
+from distlab.data.plan.spec import require_alike
 from distlab.data.sharding.options import Options
 from distlab.data.transforms.directed import Chosen, Sampled, checked_weights
 from distlab.data.transforms.elements import Zip
@@ -117,10 +118,10 @@ class MixVerbs(Planned[DatasetT]):
         plans = tuple(plans[i] for i in chosen)
         if len(plans) == 1:
             return cls.from_plan(plans[0], options)
+        require_alike(plans)
         sampled = Sampled(
             plans, stop, tuple(shares[chosen].tolist()), seed=number, reshuffle=bool(again)
         )
-        sampled.require_one_dtype()
         return cls.from_plan(sampled, options)
 
     @classmethod
@@ -161,9 +162,9 @@ class MixVerbs(Planned[DatasetT]):
         parts = _datasets("choose_from_datasets", datasets)
         (choice,) = _datasets("choose_from_datasets", [choice_dataset])
         (stop,) = checked("choose_from_datasets", stop_on_empty_dataset=stop_on_empty_dataset)
-        plan = Chosen(tuple(part.plan for part in parts), stop, choice.plan)
-        plan.require_one_dtype()
-        return cls.from_plan(plan, _merged_options(parts))
+        plans = tuple(part.plan for part in parts)
+        require_alike(plans)
+        return cls.from_plan(Chosen(plans, stop, choice.plan), _merged_options(parts))
 
 
 def _datasets(verb: str, given: Any) -> list[Planned[Any]]:

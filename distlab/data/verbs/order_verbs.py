@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distlab.data.plan.arguments import checked, seed_of
 from distlab.data.plan.plan import is_plain
-from distlab.data.plan.spec import require_one_dtype
+from distlab.data.plan.spec import require_alike
 from distlab.data.sharding.options import SHARD_HINT
 from distlab.data.transforms.order import Concatenate, Repeat, ShardHint, Shuffle, Slice
 from distlab.data.transforms.prefetch import Prefetch
@@ -186,10 +186,9 @@ class OrderVerbs(Planned[DatasetT]):
                 f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
                 "Dataset.from_tensor_slices(...)."
             )
-        if self.plan.exact and dataset.plan.exact:
-            require_one_dtype("concatenate", self.plan.spec, dataset.plan.spec)
-        options = dataset.options()
-        return self.with_plan(Concatenate((self.plan, dataset.plan))).with_options(options)
+        parts = (self.plan, dataset.plan)
+        require_alike(parts)
+        return self.with_plan(Concatenate(parts)).with_options(dataset.options())
 
     def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> DatasetT:
         """Prepares elements ahead of time, in a thread.
