@@ -29,16 +29,10 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Step(NamedTuple):
-    """The input of this process's replicas in one step.
+    """The input of this process's replicas in one step: the parts of each component.
 
-    Attributes:
-      structure: The pytree structure of an element.
-      columns: The parts of each component.
-      sizes: The number of examples of each replica.
-      indices: Positions of the examples in the source; None when unknown.
-      complete: Whether every replica has a batch; if not, some have empty ones.
-      shapes: The shapes of each component on the replicas of all processes; None where all
-        replicas are this process's.
+    `sizes` are the numbers of examples, `indices` their positions in the source; `shapes` are on
+    the replicas of all processes, None where this one has all. Incomplete: some are empty.
     """
 
     structure: Any
@@ -57,13 +51,8 @@ class Step(NamedTuple):
 class Batches(ABC):
     """The source of a distributed dataset's steps, which can be read repeatedly.
 
-    Attributes:
-      policy: How batches are divided, as events name it.
-      nominal: The number of examples of the first replica in a full batch; None when unknown.
-      fills: Whether a last step in which some replicas have no batch is returned, with
-        empty batches for those.
-      least_ahead: The least number of steps to read ahead of the program.
-      rereadable: Whether steps that were read can be read again, by this process alone.
+    `nominal` is the first replica's part of a full batch. One that `fills` returns a last step in
+    which some replicas have empty batches. `rereadable` is by this process alone.
     """
 
     policy: Literal["rebatch", "per_replica"]
@@ -92,10 +81,7 @@ class Batches(ABC):
 
 
 def flattened(value: Any) -> tuple[list[Any], Any]:
-    """Returns the leaves and the pytree structure of an element.
-
-    Mappings that JAX does not know as containers become dicts.
-    """
+    """Returns the leaves and the pytree structure of an element; mappings become dicts."""
     leaves, structure = jax.tree.flatten(value)
     for leaf in leaves:
         refuse_dataset("Distributing a dataset", leaf)
@@ -133,11 +119,7 @@ def _with_dicts(value: Any) -> Any:
 
 @final
 class GlobalBatches(Batches):
-    """Steps of a dataset of global batches.
-
-    `may_read` allows reading an element to learn the specs; False for data that can be read
-    once, or at a cost.
-    """
+    """Steps of a dataset of global batches; `may_read` allows to read one for the specs."""
 
     policy: Literal["rebatch"] = "rebatch"
 
@@ -173,10 +155,7 @@ class GlobalBatches(Batches):
 
     @property
     def local_spec(self) -> Any:
-        """The global batch's specs with the first dimension divided.
-
-        It is unknown where a worker may have no batch while another one has.
-        """
+        """The specs with the first dimension divided; unknown where a worker may have none."""
         spec = divided_spec(self._dataset.element_spec, self._replicas)
         return spec if self._workers == 1 or self.endless else varying_spec(spec)
 
@@ -247,11 +226,7 @@ class _GlobalBatchReader(Pass):
 
 
 def divided_sizes(batch: int, replicas: int) -> list[int]:
-    """Divides a batch as `tf.distribute` does.
-
-    Each replica has ceil(batch / replicas) examples while there are any, so that
-    the last replicas may have fewer or none.
-    """
+    """Divides a batch as `tf.distribute` does: ceil(batch / replicas) each, while there are any."""
     each = -(-batch // replicas)
     return [max(0, min(each, batch - replica * each)) for replica in range(replicas)]
 
@@ -293,11 +268,9 @@ def _common_length(leaves: list[Any]) -> int:
 
 @final
 class PerReplicaBatches(Batches):
-    """Steps in which each replica receives one element.
+    """Steps in which each replica receives one element, of one dataset in turn or of its own.
 
-    Replicas take elements of one dataset in turn, or each has its own. `fills` returns a last
-    step in which some replicas have no element, with empty batches for those. None does as
-    TensorFlow: it is returned unless all shapes are static or the data is infinite.
+    `fills` None does as TensorFlow: False where all shapes are static or the data is infinite.
     """
 
     policy: Literal["per_replica"] = "per_replica"

@@ -130,11 +130,8 @@ def _processes_of(context: InputContext) -> ProcessGroup | None:
 def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Batches:
     """Returns the steps of a dataset of global batches.
 
-    Where data is sharded, each global batch is divided evenly over the replicas of all
-    workers.
-    Otherwise the batches are first cut into per-replica batches, which the
-    replicas take in turn: as in TensorFlow, a partial batch then fills the first
-    replicas.
+    Sharded by data, each is divided evenly over all replicas. Else it is cut into per-replica
+    batches that replicas take in turn: as in TensorFlow, a partial one fills the first replicas.
     """
     policy = effective_policy(dataset)
     workers, worker = context.num_input_pipelines, context.input_pipeline_id

@@ -86,15 +86,7 @@ def _objects(parts: Parts) -> np.ndarray:
 
 
 class PlacedStep(NamedTuple):
-    """A step on the devices.
-
-    Attributes:
-      value: The element, with a `PerReplica` at each leaf.
-      leaves: Its leaves.
-      step: The step in host memory.
-      wait_ns: Nanoseconds that the caller waited for the step to be read.
-      transfer_ns: Nanoseconds that the caller spent placing it on the devices.
-    """
+    """A step on the devices, and the caller's nanoseconds of waiting for it and of placing it."""
 
     value: Any
     leaves: list[Any]
@@ -105,10 +97,7 @@ class PlacedStep(NamedTuple):
 
 @final
 class Feed(Pass):
-    """Reads and places each step on demand.
-
-    Without `fetch` batches stay on the host.
-    """
+    """Reads and places each step on demand; without `fetch` batches stay on the host."""
 
     def __init__(self, reader: Pass, mesh: ReplicaMesh, *, fetch: bool) -> None:
         self._reader, self._mesh, self._fetch = reader, mesh, fetch

@@ -30,11 +30,7 @@ def per_replica_spec(spec: Any, replicas: int) -> Any:
 
 
 def divided_spec(spec: Any, replicas: int) -> Any:
-    """Returns the specs of a replica's part of global batches.
-
-    The first dimension is known where the global batch's is known and is a
-    multiple of `replicas`; otherwise the parts have different sizes.
-    """
+    """Returns the specs of a replica's part of global batches, which may differ in size."""
     return map_nest(lambda leaf: _divided(leaf, replicas), spec)
 
 

@@ -38,13 +38,9 @@ _REMEDY: Final = (
 
 
 class _Introduction(msgspec.Struct, frozen=True):
-    """A worker's message about its dataset.
+    """A worker's message about its dataset: the chief's seeds count.
 
-    Attributes:
-      seeds: The seeds that were chosen at random; the chief's count.
-      form: A text that fixes the shapes of all batches; None where they show in reading.
-      length: The number of steps of this worker; None when unknown.
-      fault: The error that making the dataset raised.
+    `form` fixes the shapes of all batches; None where they show in reading.
     """
 
     seeds: tuple[int, ...] = ()
@@ -63,8 +59,7 @@ def agreed_batches(
 ) -> Batches:
     """Returns the steps of a dataset of which the process of each worker reads its part.
 
-    All workers must call this for their datasets in the same order. They take the chief's
-    random seeds: with others, the shards of a shuffled dataset would overlap.
+    All call this in the same order. With other random seeds than the chief's, shards would overlap.
     """
     number = processes.next_number("dataset number")
     try:
@@ -96,10 +91,7 @@ def _introduce(processes: ProcessGroup, said: _Introduction) -> list[_Introducti
 
 
 def _form(dataset: Dataset) -> str | None:
-    """Returns a text that fixes the shapes of a dataset's global batches, without its seeds.
-
-    None unless every worker reads all of it, from arrays by index arithmetic.
-    """
+    """Returns a text that fixes the shapes of global batches; None unless all is read of arrays."""
     if effective_policy(dataset) is not AutoShardPolicy.DATA or source_of(dataset.plan) is None:
         return None
     return "\n".join(map(_described, walk(dataset.plan)))
@@ -123,24 +115,14 @@ def _length(steps: Batches) -> int | None:
 
 
 class _Column(NamedTuple):
-    """One component of a worker's step.
-
-    Attributes:
-      dtype: Its dtype; `"str"` for strings, which stay in host memory.
-      shapes: The shape of each local replica's part.
-    """
+    """A component of a worker's step: its dtype (`"str"` for strings) and its replicas' shapes."""
 
     dtype: str
     shapes: Shapes
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """A worker's message about a step.
-
-    Attributes:
-      columns: The components that it has read; None at the end of its data.
-      fault: The error that reading raised.
-    """
+    """A worker's message about a step; without columns at the end of its data."""
 
     columns: list[_Column] | None = None
     fault: Fault | None = None
@@ -148,10 +130,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 @final
 class AgreedBatches(Batches):
-    """Steps of which all workers take equally many.
-
-    The length of a worker that does not know its own is None.
-    """
+    """Steps of which all workers take equally many; unknown lengths are None."""
 
     least_ahead = _AHEAD
 
@@ -338,11 +317,7 @@ def _no_rows(column: _Column) -> Any:
 
 @final
 class Rounds:
-    """Messages that each worker sends to all others, one in each round, from any thread.
-
-    Attributes:
-      processes: The workers' processes.
-    """
+    """Messages that each worker sends to all others, one in each round, from any thread."""
 
     def __init__(self, processes: ProcessGroup, place: str) -> None:
         self.processes, self._place = processes, place

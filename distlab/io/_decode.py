@@ -140,13 +140,7 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
 
 
 class _Field(NamedTuple):
-    """A field of the lines.
-
-    Attributes:
-      number: Its number.
-      dtype: Its dtype.
-      default: Its default value; None if it is required.
-    """
+    """A field of the lines; without a default value it is required."""
 
     number: int
     dtype: np.dtype[Any]

@@ -139,14 +139,7 @@ def _first(column: Any, feature: KeyFeature) -> Any:
 
 
 class _Key(NamedTuple):
-    """A key of the examples, with what is expected there.
-
-    Attributes:
-      name: The key.
-      kind: The field of the message that holds the values.
-      examples: The feature maps of the messages.
-      names: Names of the examples for error messages.
-    """
+    """A key of the examples, with the field of a message that holds its values."""
 
     name: str
     kind: str

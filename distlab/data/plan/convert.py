@@ -26,10 +26,7 @@ def to_numpy(nest: Any) -> Any:
 
 
 def to_own(nest: Any) -> Any:
-    """Does what `to_numpy` does, and copies arrays that somebody else can write into.
-
-    Whatever made the nest may fill the same arrays again, for its next one.
-    """
+    """Converts leaves, and copies arrays that whatever made them may fill again."""
     return map_nest(_leaf_to_own, nest)
 
 

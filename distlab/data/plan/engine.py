@@ -38,11 +38,7 @@ class Element(NamedTuple):
 
 
 class Pass(ABC):
-    """An iteration with a position.
-
-    Attributes:
-      FIELDS: The attributes that its position consists of, besides those of its parents.
-    """
+    """An iteration with a position: the attributes in `FIELDS`, and its parents' positions."""
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
 

@@ -45,12 +45,9 @@ class Stopwatch:
 
 
 class ParallelMapped(Reader):
-    """The results of a function of each element, in order.
+    """The results of a function of each element, in order, computed ahead by threads.
 
-    Reads ahead as many elements as it has threads. The position is that after the last
-    result, so that a restore computes those that were ready again.
-
-    -1 threads are one each core, once calls take long.
+    The position is after the last one returned. -1 threads are one each core, once calls take long.
     """
 
     def __init__(

@@ -34,12 +34,8 @@ UNKNOWN_CARDINALITY = -2
 class Reading:
     """One pass over a plan.
 
-    Attributes:
-      shuffles: For each shuffle of the plan, its seed and the number of the
-        pass, which together with `path` determine its order.
-      path: The numbers of the repetitions that enclose the place in the plan.
-      peek: Whether the pass only infers specs, so that the elements of a
-        one-shot iterator must be kept.
+    The seed and pass of each shuffle determine its order, with the numbers of the repetitions
+    around it (`path`). One that peeks for specs must lose no element of an iterator.
     """
 
     shuffles: Mapping[Node, tuple[int, int]] = field(default_factory=dict)
@@ -166,10 +162,7 @@ class Order(Unary):
     """A node that does not depend on values, so that it can run on positions."""
 
     def rank(self, rank: int) -> int | None:
-        """Returns the rank of its elements' positions for positions of its input's.
-
-        None: this node runs on values only.
-        """
+        """Returns the rank of its elements' positions for its input's; None: on values only."""
         return rank
 
 
@@ -210,10 +203,7 @@ def first_value(node: Node) -> Any:
 
 
 def spec_of_results(source: Node, spec_of_result: Callable[[Any], Any]) -> Any:
-    """Returns the specs of a function's results, learned from that of a node's first element.
-
-    A first dimension is None when it equals that of a component whose own spec has None there.
-    """
+    """Returns a function's specs from its first result, with unknown first dimensions as given."""
     value = first_value(source)
     given = zip(leaves(source.spec), leaves(value), strict=True)
     unknown = {value.shape[0] for spec, value in given if spec.rank and spec.shape[0] is None}

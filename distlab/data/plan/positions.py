@@ -75,12 +75,9 @@ class Permuted:
 
 
 class Windowed:
-    """Random order from a window that slides over the stream, as tf.data shuffles.
+    """Random order from a window of `size` positions that slides over the stream, as in tf.data.
 
-    The window holds `size` positions; each result is drawn from it uniformly and
-    replaced by the next position of the stream. A chunk of draws is computed at
-    once: a draw finds in its place the position that the previous draw of the
-    same place stored there.
+    A chunk of draws is computed at once: each finds in its place what the one before stored there.
     """
 
     def __init__(self, upstream: Positions, size: int, random: np.random.Generator) -> None:

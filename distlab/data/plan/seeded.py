@@ -18,12 +18,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Seeded(Node):
-    """A node with random choices, which can be repeated exactly.
-
-    Attributes:
-      seed: The seed.
-      reshuffle: Whether each pass and each repetition has its own choices.
-    """
+    """A node with random choices; with `reshuffle` each pass and each repetition has its own."""
 
     seed: int
     reshuffle: bool = True

@@ -80,11 +80,7 @@ def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> 
 def batch_sizes_for_worker(
     global_batch: int, num_workers: int, replicas_per_worker: int, worker_index: int
 ) -> tuple[int, ...]:
-    """Returns the batch sizes of a worker, which it repeats in turn.
-
-    They differ by at most one. In each step all replicas of all workers together
-    receive `global_batch` examples: workers are at different places of the cycle.
-    """
+    """Returns the batch sizes of a worker, in turn; those of all in a step are the global batch."""
     replicas = num_workers * replicas_per_worker
     small, larger = divmod(global_batch, replicas)
     sizes = (small + 1,) * larger + (small,) * (replicas - larger)
@@ -93,11 +89,7 @@ def batch_sizes_for_worker(
 
 
 def global_batch_size(plan: Node) -> int | None:
-    """Returns the size of a plan's full batches; None if it is unknown.
-
-    The specs have it when all elements have one size, otherwise the `batch` that
-    made the first dimension.
-    """
+    """Returns the size of a plan's full batches, of its `batch` or its specs; None if unknown."""
     node = plan
     while True:
         if isinstance(node, Batch | PaddedBatch):

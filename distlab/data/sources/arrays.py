@@ -21,11 +21,7 @@ from distlab.text.shown import shown
 
 @dataclass(frozen=True, eq=False)
 class ArraySource(Source):
-    """The rows of a nest of arrays of one length.
-
-    The arrays are read-only: batches of consecutive rows are views of them, and
-    a view may live on a device for as long as the program.
-    """
+    """The rows of read-only arrays of one length: batches may be views, even on devices."""
 
     arrays: Any
     size: int

@@ -26,12 +26,7 @@ from distlab.values.plain_arrays import refusal_of, unshared
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """The signature of one component.
-
-    Attributes:
-      dtype: The element type.
-      shape: The dimensions, None for unknown ones; None allows any shape.
-    """
+    """The signature of one component; a shape of None allows any."""
 
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] | None
@@ -39,13 +34,7 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Generator(Node):
-    """Calls `function(*args)` for each pass and yields its values.
-
-    Attributes:
-      function: A function that returns an iterable.
-      args: The function's arguments, NumPy values of the dataset's own.
-      signature: A nest of `Component`; None allows elements of any form.
-    """
+    """Calls `function(*args)` for each pass and yields its values, as the signature has them."""
 
     function: Callable[..., Iterable[Any]]
     args: tuple[Any, ...]

@@ -113,10 +113,7 @@ class Rebatch(Order):
 
 @dataclass(frozen=True, eq=False)
 class Divide(Order):
-    """Cuts each element into `parts` with equal numbers of rows; the last may be empty.
-
-    Of n rows the first parts have ceil(n / parts) each, until none are left.
-    """
+    """Cuts each element's n rows into `parts` of ceil(n / parts), until none are left."""
 
     parts: int
 
@@ -141,10 +138,7 @@ class Divide(Order):
 
 
 class _PartReader(Reader):
-    """Reads an element at a time, and returns parts of it; the last one stays at the end.
-
-    The position is that before the element, with the number of the next part or row in it.
-    """
+    """Parts of an element at a time; the position is before it, with the next part's number."""
 
     def __init__(self, parent: Reader) -> None:
         super().__init__(parent)

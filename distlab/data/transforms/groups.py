@@ -34,13 +34,7 @@ from distlab.text.shown import shown
 
 @dataclass(frozen=True, eq=False)
 class Listed(Node):
-    """The elements of a list.
-
-    Attributes:
-      elements: The elements.
-      like: The node that they come from, which has their specs.
-      component: The number of the component that the elements are; None for all.
-    """
+    """A list of elements of a node, or of one component of them."""
 
     elements: Sequence[Element]
     like: Node
@@ -69,11 +63,7 @@ class Listed(Node):
 
 @dataclass(frozen=True, eq=False)
 class Window(Unary):
-    """Every `shift` elements, a dataset of `size` elements that are `stride` apart.
-
-    Attributes:
-      make_dataset: Makes the dataset of a plan.
-    """
+    """Every `shift` elements, a dataset of `size` elements that are `stride` apart."""
 
     size: int
     shift: int
@@ -128,11 +118,7 @@ class Window(Unary):
 
 
 class _WindowReader(Reader):
-    """Keeps the elements from the beginning of the next window on.
-
-    The position is that before the next window's first element, so that a restore
-    reads one window again.
-    """
+    """Keeps elements from the next window on; its position is before the first of them."""
 
     def __init__(self, parent: Reader, node: Window) -> None:
         super().__init__(parent)
@@ -187,14 +173,7 @@ class _WindowReader(Reader):
 
 @dataclass(frozen=True, eq=False)
 class GroupByWindow(Unary):
-    """The elements of the datasets that `reduce` makes of windows of elements with one key.
-
-    Attributes:
-      key: A function from an element's value to an integer.
-      reduce: A function of a key and the dataset of a window; returns a plan.
-      window_size: A function from a key to the number of elements in its windows.
-      make_dataset: Makes the dataset of a plan.
-    """
+    """The elements of the datasets that `reduce` makes of windows of elements with one key."""
 
     key: Callable[..., Any]
     reduce: Callable[[Any, Any], Node]
@@ -273,18 +252,7 @@ def _integer(name: str, value: Any) -> np.int64:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Buckets of lengths, for the functions of a `GroupByWindow`.
-
-    Attributes:
-      length_of: Returns the length of an element.
-      boundaries: The upper lengths of all buckets but the last, ascending.
-      sizes: The batch size of each bucket.
-      padded_shapes: As in `PaddedBatch`.
-      padding_values: As in `PaddedBatch`.
-      to_boundary: Whether to pad unknown dimensions to the bucket's longest length.
-      no_padding: Whether to stack elements without padding.
-      drop_remainder: Whether to drop last batches with fewer elements.
-    """
+    """Buckets of lengths, for the functions of a `GroupByWindow`."""
 
     length_of: Callable[..., Any]
     boundaries: list[int]

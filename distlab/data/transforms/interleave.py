@@ -31,12 +31,7 @@ OpenPart = Callable[[int, Element], Reader]
 class Interleave(Unary):
     """Reads the datasets that `make_plan` makes of the elements, `cycle_length` at a time.
 
-    Attributes:
-      make_plan: A function from an element's value to a plan.
-      cycle_length: The number of plans that are open at a time.
-      block_length: The number of consecutive elements from one plan.
-      threads: The number of open plans that threads read ahead; -1 chooses, None
-        means none.
+    Threads read so many of them ahead: -1 chooses, None means none.
     """
 
     make_plan: Callable[..., Node]
@@ -105,10 +100,7 @@ class _Part:
 
 
 class InterleaveReader(Reader):
-    """The elements of parts, which are opened in order of the outer elements.
-
-    Cycles through the slots as tf.data does: a part that ends passes its turn on.
-    """
+    """The elements of parts in tf.data's order: a part that ends passes its turn on."""
 
     def __init__(
         self,

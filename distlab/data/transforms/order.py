@@ -162,11 +162,7 @@ class _RepeatReader(Reader):
 
 @dataclass(frozen=True, eq=False)
 class Shuffle(PlainOrder, Seeded):
-    """Draws each element uniformly from the next `size` ones.
-
-    The seed, the number of the pass and the repetitions around it determine the
-    order, so that a pass can be repeated exactly.
-    """
+    """Draws each element uniformly from the next `size` ones."""
 
     size: int
 
@@ -195,10 +191,7 @@ class Shuffle(PlainOrder, Seeded):
 
 
 class _ShuffleReader(Reader):
-    """Keeps the window in memory, and counts the elements it returned.
-
-    A restore reads and draws again, because the window is too large for a position.
-    """
+    """Keeps the window in memory; too large for a position, a restore reads and draws it again."""
 
     def __init__(
         self, parent: Reader, size: int, make_random: Callable[[], np.random.Generator]

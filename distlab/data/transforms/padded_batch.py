@@ -25,16 +25,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class PaddedBatch(Unary):
-    """Pads `size` elements to one shape and stacks them along a new first dimension.
-
-    Attributes:
-      size: The number of elements in a batch.
-      drop_remainder: Whether to drop a last batch with fewer.
-      padded_shapes: For each component the shape to pad to, in the structure of an
-        element; None for a dimension as long as the longest of the batch. None pads
-        every dimension so.
-      padding_values: A scalar for each component, or one for all; None is 0.
-    """
+    """Pads `size` elements to one shape and stacks them along a new first dimension."""
 
     size: int
     drop_remainder: bool

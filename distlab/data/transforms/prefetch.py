@@ -37,10 +37,9 @@ class Prefetch(Unary):
 
 
 class PrefetchReader(Reader):
-    """Items that a daemon thread has read ahead, up to `size` of them.
+    """Up to `size` items that a daemon thread has read ahead.
 
-    The thread starts with the first item. It stops when the reader is closed or dropped, and at
-    exit, before JAX is torn down.
+    It ends when the reader is closed or dropped, and at exit, before JAX is torn down.
     """
 
     def __init__(
@@ -140,15 +139,7 @@ class Producer(Generic[ItemT]):
 
 
 class _Items(Generic[ItemT]):
-    """Items that a thread has read; no lock that an interrupt of its reader could leave locked.
-
-    Attributes:
-      size: The most items that are ready.
-      ready: They, the oldest first.
-      added: Wakes the reader.
-      taken: Wakes the thread.
-      stopping: Whether the thread is to end.
-    """
+    """Items that a thread has read; no lock that an interrupt of its reader could leave locked."""
 
     def __init__(self, size: int) -> None:
         self.size = size
