@@ -218,11 +218,9 @@ def _dtype(feature: Any, dtype: Any) -> np.dtype[Any]:
 
 
 def _shape(feature: Any, shape: Any) -> tuple[int, ...]:
-    several = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
-    given = shape if several else (shape,)
     try:
-        sizes = tuple(-1 if isinstance(size, bool) else operator.index(size) for size in given)
-    except Exception:  # noqa: BLE001 - any code of the user's
+        sizes = tuple(map(operator.index, shape if np.iterable(shape) else [shape]))
+    except TypeError:
         sizes = (-1,)
     if any(not 0 <= size < 1 << 63 for size in sizes):
         raise InvalidArgumentError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import gzip
 import io
 import os
@@ -46,7 +45,7 @@ def read_file(filename: Any) -> bytes:
 
     Raises:
       InvalidArgumentError: `filename` is no name.
-      NotFoundError: There is no such file, or it is a folder.
+      NotFoundError: There is no such file.
       OSError: The file can't be read.
 
     Example:
@@ -92,15 +91,9 @@ def opened(path: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Explains a missing file, and a folder in its place."""
+    """Explains a missing file."""
     try:
         yield
-    except IsADirectoryError as error:
-        files = os.path.join(glob.escape(path), "*")  # noqa: PTH118 - pathlib would drop a "./"
-        raise NotFoundError(
-            f"{shown(path, 300)} is a folder, and no file. Pass the name of a file, or those of "
-            f"dl.data.Dataset.list_files({shown(files, 300)})."
-        ) from error
     except FileNotFoundError as error:
         remedy = "Copy it to this machine first" if "://" in path else "Pass the name of one"
         raise NotFoundError(

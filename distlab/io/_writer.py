@@ -6,7 +6,6 @@ import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeAlias, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
@@ -14,7 +13,6 @@ from distlab.io._files import checked_compression, path_of, writing
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
-from distlab.uncopied import Uncopied
 
 _LEVEL: Final = 6
 
@@ -54,7 +52,7 @@ class TFRecordOptions:
 
 
 @final
-class TFRecordWriter(Uncopied):
+class TFRecordWriter:
     """Writes records into a file (`tf.io.TFRecordWriter`).
 
     Leaving its `with` block, or `close`, ends the file.
@@ -79,11 +77,6 @@ class TFRecordWriter(Uncopied):
       [0, 1, 2]
     """
 
-    _uncopied = (
-        "A TFRecordWriter can't be copied or pickled: two would mix their records in one file. "
-        "Make a writer of another file, and read both with TFRecordDataset([...])."
-    )
-
     def __init__(self, path: Any, options: TFRecordOptions | str | None = None) -> None:
         chosen = options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
         self._name = path_of(path)
@@ -99,7 +92,7 @@ class TFRecordWriter(Uncopied):
           ArgumentTypeError: `record` has another type.
           ContextError: The writer was closed.
         """
-        data = _encoded(record) if isinstance(record, str) else record
+        data = record.encode() if isinstance(record, str) else record
         if not isinstance(data, bytes):
             raise ArgumentTypeError(
                 f"A record must be bytes, got {type(record).__name__}. Serialize it first, for "
@@ -131,12 +124,7 @@ class TFRecordWriter(Uncopied):
         self._open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Ends the file."""
         self.close()
 
@@ -178,12 +166,3 @@ def _opened(path: str, options: TFRecordOptions) -> _File:
         return gzip.open(path, "wb", level)
     file = Path(path).open("wb")  # noqa: SIM115 - close() closes it
     return _Deflated(file, level) if options.compression_type == "ZLIB" else file
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ArgumentTypeError(
-            f"A record of text must be valid Unicode, got {shown(text)}. Pass bytes."
-        ) from error

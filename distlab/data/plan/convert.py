@@ -92,13 +92,6 @@ def _from_list(value: list[Any]) -> Any:
     return array
 
 
-def _too_large(low: Any, high: Any) -> ValueShapeError:
-    return ValueShapeError(
-        f"Python integers become int32 as in TensorFlow, got {shown(low)} to {shown(high)}. "
-        "Convert them to np.int64."
-    )
-
-
 def _has_dtype(item: Any) -> bool:
     return hasattr(item, "dtype") or hasattr(item, "__array__")
 
@@ -117,7 +110,10 @@ def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
     if dtype is np.int32 and array.size:
         low, high = array.min(), array.max()
         if low < -(2**31) or high >= 2**31:
-            raise _too_large(low, high)
+            raise ValueShapeError(
+                f"Python integers become int32 as in TensorFlow, got {shown(low)} to "
+                f"{shown(high)}. Convert them to np.int64."
+            )
     return array.astype(dtype)[()]
 
 

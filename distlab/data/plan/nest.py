@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
 
 _KINDS: dict[type, str] = {}
@@ -80,17 +80,31 @@ def leaves(nest: Any) -> Iterator[Any]:
         yield nest
 
 
+def up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
+    """Yields the parts of `given` at the leaves of `like`, which may be tuples or lists."""
+    if is_leaf(like):
+        yield given
+        return
+    if isinstance(like, Mapping):
+        same = isinstance(given, Mapping) and set(given) == set(like)
+        pairs = [(part, given[key]) for key, part in like.items()] if same else []
+    else:
+        same = isinstance(given, tuple | list) and len(given) == len(like)
+        pairs = list(zip(like, given, strict=True)) if same else []
+    if not same:
+        raise StructureError(
+            f"{name} must have the structure {describe(like)}, got {shown(given)}. Give one entry "
+            "for each component."
+        )
+    for pair in pairs:
+        yield from up_to(name, *pair)
+
+
 def call_with(function: Callable[..., Any], element: Any) -> Any:
     """Calls `function` as tf.data does: the parts of a plain tuple are its arguments."""
-    try:
-        if isinstance(element, tuple) and not is_namedtuple(element):
-            return function(*element)
-        return function(element)
-    except StopIteration as error:
-        raise InvalidArgumentError(
-            "A function of an element must not raise StopIteration, which would end the dataset "
-            "silently. Use take or filter to drop elements."
-        ) from error
+    if isinstance(element, tuple) and not is_namedtuple(element):
+        return function(*element)
+    return function(element)
 
 
 def truth(verb: str, predicate: Callable[..., Any], value: Any) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -40,27 +40,13 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         """Converts the arguments to a tuple and a dtype."""
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", checked_dtype(self.dtype))
 
     @property
     def rank(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
-
-
-def _checked_shape(shape: Any) -> tuple[int | None, ...]:
-    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else None
-    if sizes is None or not all(size is None or _is_size(size) for size in sizes):
-        raise ArgumentTypeError(
-            "The shape of a TensorSpec must be a list of sizes, None for one that varies, got "
-            f"{shown(shape)}. Write for example dl.data.TensorSpec([None, 28, 28], 'float32')."
-        )
-    return sizes
-
-
-def _is_size(size: Any) -> bool:
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
@@ -84,7 +70,6 @@ class DatasetSpec:
 
     Attributes:
       element_spec: The nest of specs of its elements.
-      make_empty: Makes such a dataset without elements; None where no dataset was at hand.
 
     Example:
       >>> import distlab as dl
@@ -93,7 +78,6 @@ class DatasetSpec:
     """
 
     element_spec: Any
-    make_empty: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     shape: ClassVar[tuple[()]] = ()
     rank: ClassVar[int] = 0
@@ -157,8 +141,6 @@ def zeros(nest: Any) -> Any:
 
 def _zero_leaf(spec: TensorSpec | DatasetSpec) -> Any:
     if isinstance(spec, DatasetSpec):
-        if spec.make_empty is not None:
-            return spec.make_empty()
         raise StructureError(
             "The specs of functions of datasets are those of their first result, and there is no "
             "first element here."

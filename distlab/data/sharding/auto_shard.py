@@ -13,8 +13,7 @@ from distlab.data.transforms.cache import FileCache
 from distlab.data.transforms.interleave import Interleave
 from distlab.data.transforms.order import Repeat, ShardHint, Shuffle, Slice
 from distlab.data.transforms.prefetch import Prefetch
-from distlab.errors import ArgumentTypeError, InvalidArgumentError
-from distlab.text.shown import shown
+from distlab.errors import InvalidArgumentError
 
 _WHOLE = "0-of-1"
 _log = logging.getLogger("distlab")
@@ -51,11 +50,6 @@ def auto_shard(
       1 3 5
     """
     del num_replicas
-    if not isinstance(dataset, Dataset):
-        raise ArgumentTypeError(
-            f"auto_shard needs a dl.data.Dataset, got {shown(dataset)}. Make one with "
-            "Dataset.from_generator or Dataset.from_tensor_slices."
-        )
     if num_workers < 1 or not 0 <= index < num_workers:
         raise InvalidArgumentError(
             f"index must be the number of one of {num_workers} workers, 0 to {num_workers - 1}, "
@@ -63,17 +57,23 @@ def auto_shard(
         )
     plan = dataset.plan
     policy = effective_policy(dataset)
+    part = f"{index}-of-{num_workers}"
+
+    def shard_files(reader: Node) -> Node:
+        return reader.with_inputs(_shard_names(reader.inputs[0], num_workers, index))
+
+    def fill_hint(hint: Node) -> Node:
+        return Slice(hint.inputs[0], index, num_workers)
+
     if policy is AutoShardPolicy.FILE:
-        change = _shard_files(num_workers, index)
-        return dataset.with_plan(_rewrite(plan, _is_reader, change, f"{index}-of-{num_workers}"))
+        return dataset.with_plan(_rewrite(plan, _is_reader, shard_files, part))
     if policy is AutoShardPolicy.DATA:
         if num_workers == 1:
             return dataset
         warn_of_reading_all(dataset, num_workers)
         return dataset.shard(num_workers, index)
     if policy is AutoShardPolicy.HINT:
-        change = _fill_hint(num_workers, index)
-        return dataset.with_plan(_rewrite(plan, _is_hint, change, f"{index}-of-{num_workers}"))
+        return dataset.with_plan(_rewrite(plan, _is_hint, fill_hint, part))
     return dataset
 
 
@@ -134,14 +134,6 @@ def _rewrite(
     return node.with_inputs(*inputs) if inputs else node
 
 
-def _shard_files(num_workers: int, index: int) -> Callable[[Node], Node]:
-    def change(reader: Node) -> Node:
-        (names,) = reader.inputs
-        return reader.with_inputs(_shard_names(names, num_workers, index))
-
-    return change
-
-
 def _shard_names(names: Node, num_workers: int, index: int) -> Node:
     """Shards names below nodes that only change their order, which workers may not share."""
     if isinstance(names, Shuffle | Repeat | Prefetch):
@@ -152,11 +144,3 @@ def _shard_names(names: Node, num_workers: int, index: int) -> Node:
             "worker has none. Use at least one file for each worker, or AutoShardPolicy.DATA."
         )
     return Slice(names, index, num_workers)
-
-
-def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
-    def change(hint: Node) -> Node:
-        (part,) = hint.inputs
-        return Slice(part, index, num_workers)
-
-    return change

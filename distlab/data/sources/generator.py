@@ -12,7 +12,7 @@ import numpy as np
 from distlab.data.plan.convert import leaf_to_numpy, to_own
 from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.memory import own
-from distlab.data.plan.nest import describe, is_namedtuple, leaves, map_nest
+from distlab.data.plan.nest import leaves, map_nest, up_to
 from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data.plan.spec import TensorSpec, checked_dtype, spec_of
 from distlab.errors import (
@@ -88,8 +88,8 @@ class Generator(Node):
         return to_own(value) if self.signature is None else self._converted(value)
 
     def _converted(self, value: Any) -> Any:
-        components = map_nest(_component, self.signature, _like(self.signature, value))
-        return map_nest(own, components)
+        parts = up_to("An element of the generator", self.signature, value)
+        return map_nest(lambda promised: own(_component(promised, next(parts))), self.signature)
 
 
 def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
@@ -109,11 +109,8 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
         return None
     if output_shapes is None:
         return map_nest(lambda dtype: Component(_dtype(dtype), None), output_types)
-    return map_nest(
-        lambda dtype, shape: Component(_dtype(dtype), _shape(shape.of)),
-        output_types,
-        _shapes_like(output_types, output_shapes),
-    )
+    shapes = up_to("output_shapes of from_generator", output_types, output_shapes)
+    return map_nest(lambda dtype: Component(_dtype(dtype), _shape(next(shapes))), output_types)
 
 
 def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
@@ -123,26 +120,6 @@ def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]
             f"{shown(spec)}. Write dl.data.TensorSpec(shape, dtype)."
         )
     return _dtype(spec.dtype), _shape(spec.shape)
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """A shape, wrapped because a tuple would be a branch of the nest."""
-
-    of: Any
-
-
-def _shapes_like(types: Any, shapes: Any) -> Any:
-    if isinstance(types, dict) and isinstance(shapes, dict) and set(types) == set(shapes):
-        return {key: _shapes_like(part, shapes[key]) for key, part in types.items()}
-    if isinstance(types, tuple) and isinstance(shapes, tuple | list) and len(types) == len(shapes):
-        return tuple(_shapes_like(*pair) for pair in zip(types, shapes, strict=True))
-    if isinstance(types, dict | tuple):
-        raise StructureError(
-            "output_shapes of from_generator must have the structure of output_types, "
-            f"{describe(types)}, got {shown(shapes)}"
-        )
-    return _Leaf(shapes)
 
 
 def _shape(shape: Any) -> tuple[int | None, ...] | None:
@@ -161,21 +138,6 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
             "Make a dict of them: one component for each field."
         )
     return np.dtype(object) if found.kind in "OUS" else found
-
-
-def _like(signature: Any, value: Any) -> Any:
-    """Converts lists to the tuple types of the signature."""
-    if isinstance(signature, tuple) and isinstance(value, list | tuple):
-        if len(signature) != len(value):
-            raise StructureError(
-                "The generator must yield elements of the structure "
-                f"{describe(signature)}, got {len(value)} components"
-            )
-        parts = [_like(*pair) for pair in zip(signature, value, strict=True)]
-        return type(signature)(*parts) if is_namedtuple(signature) else tuple(parts)
-    if isinstance(signature, dict) and isinstance(value, dict) and set(signature) == set(value):
-        return {key: _like(part, value[key]) for key, part in signature.items()}
-    return value
 
 
 def _component(promised: Component, value: Any) -> Any:

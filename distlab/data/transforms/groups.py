@@ -79,8 +79,7 @@ class Window(Unary):
     @functools.cached_property
     def spec(self) -> Any:
         """The input's structure, with a dataset at each leaf."""
-        number = itertools.count()
-        return map_nest(lambda spec: self._dataset_spec(spec, next(number)), self.input.spec)
+        return map_nest(DatasetSpec, self.input.spec)
 
     @property
     def cardinality(self) -> int:
@@ -95,10 +94,6 @@ class Window(Unary):
     def read(self, reading: Reading, open_input: Opener) -> Reader:
         """Opens the windows."""
         return _WindowReader(open_input(self.input, reading), self)
-
-    def _dataset_spec(self, spec: Any, component: int) -> DatasetSpec:
-        of = None if is_leaf(self.input.spec) else component
-        return DatasetSpec(spec, lambda: self.make_dataset(Listed([], self.input, of)))
 
     def window(self, elements: list[Element]) -> Element:
         """Returns a window: the structure of its elements, with a dataset at each leaf."""

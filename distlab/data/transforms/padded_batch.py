@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,11 @@ import numpy as np
 from distlab.data.plan.convert import leaf_to_numpy
 from distlab.data.plan.engine import Element, Reader, Stacked
 from distlab.data.plan.memory import aligned_empty
-from distlab.data.plan.nest import describe, is_leaf, leaves, map_nest
+from distlab.data.plan.nest import is_leaf, leaves, map_nest, up_to
 from distlab.data.plan.plan import Opener, Reading, Unary
 from distlab.data.plan.spec import TensorSpec, refuse_datasets
 from distlab.data.transforms.batch import batch_count, joined_indices, require_alike
-from distlab.errors import InvalidArgumentError, StructureError
+from distlab.errors import InvalidArgumentError
 from distlab.text.shown import shown
 
 Shape = tuple[int | None, ...]
@@ -75,32 +75,12 @@ class PaddedBatch(Unary):
         values = self.padding_values
         if is_leaf(values):
             return shapes, iter([values] * len(list(leaves(like))))
-        return shapes, _up_to("padding_values", like, values)
+        return shapes, up_to("padding_values of padded_batch", like, values)
 
 
 def shapes_like(like: Any, padded_shapes: Any) -> list[Shape]:
     """Returns the padded shapes of the components of `like`."""
-    return [_shape(each) for each in _up_to("padded_shapes", like, padded_shapes)]
-
-
-def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
-    """Yields the parts of `given` at the leaves of `like`, which may be tuples themselves."""
-    if is_leaf(like):
-        yield given
-        return
-    if isinstance(like, Mapping):
-        same = isinstance(given, Mapping) and set(given) == set(like)
-        pairs = [(part, given[key]) for key, part in like.items()] if same else []
-    else:
-        same = isinstance(given, tuple | list) and len(given) == len(like)
-        pairs = list(zip(like, given, strict=True)) if same else []
-    if not same:
-        raise StructureError(
-            f"{name} of padded_batch must have the structure of an element, {describe(like)}, "
-            f"got {shown(given)}. Give one entry for each component."
-        )
-    for pair in pairs:
-        yield from _up_to(name, *pair)
+    return [_shape(each) for each in up_to("padded_shapes of padded_batch", like, padded_shapes)]
 
 
 def _shape(given: Any) -> Shape:
