@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
         *("variables", "collectives"),
     ),
-    "io": ("text", "errors", "uncopied", "values"),
+    "io": ("text", "errors", "values"),
     "data": ("text", "errors", "uncopied", "threads", "devices", "values", "io"),
     "input": (
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),

@@ -1,5 +1,7 @@
 """Dataset: tf.data's verbs. Each adds one node to an immutable plan."""
 
+# ruff: noqa: ARG002 - tf.data's parameters
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -108,7 +110,6 @@ class Dataset(
           >>> dataset.repeat().cardinality() == dl.data.INFINITE_CARDINALITY
           True
         """
-        del name
         return self._plan.cardinality
 
     def options(self) -> Options:
@@ -142,7 +143,6 @@ class Dataset(
           >>> dataset.options().experimental_distribute.auto_shard_policy
           <AutoShardPolicy.OFF: -1>
         """
-        del name
         if not isinstance(options, Options):
             raise InvalidArgumentError(
                 f"options must be distlab.data.Options, got {type(options).__name__}. Make one "

@@ -1,5 +1,7 @@
 """decode_raw and decode_csv: numbers in bytes and in lines of text."""
 
+# ruff: noqa: ARG001 - TensorFlow's parameters
+
 from __future__ import annotations
 
 import csv
@@ -46,7 +48,6 @@ def decode_raw(
       >>> next(iter(images.map(lambda image: dl.io.decode_raw(image, "uint8")).batch(2))).shape
       (2, 784)
     """
-    del name
     dtype = _numeric_dtype(out_type)
     shape, flat = _texts("decode_raw", input_bytes)
     if fixed_length is not None:
@@ -110,7 +111,6 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
       >>> dl.io.decode_csv(["1,2", ",4"], [-1, 0])
       [array([ 1, -1], dtype=int32), array([2, 4], dtype=int32)]
     """
-    del name
     shape, lines = _texts("decode_csv", records)
     fields = [_Field.of(number, default) for number, default in enumerate(record_defaults)]
     quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE

@@ -1,5 +1,7 @@
 """Images as arrays, decoded by Pillow."""
 
+# ruff: noqa: ARG001 - TensorFlow's parameters
+
 from __future__ import annotations
 
 import io
@@ -66,7 +68,6 @@ def decode_image(
       >>> next(iter(images)).shape
       (8, 6, 3)
     """
-    del name
     with _opened("decode_image", contents) as image:
         kind = _dtype(dtype)
         frames = _frames(image, channels or 0, kind, first=not expand_animations)
@@ -114,7 +115,6 @@ def decode_jpeg(  # noqa: PLR0917 - TensorFlow's parameters
       >>> pixels.shape, pixels[0, 0].tolist()
       ((8, 6, 3), [200, 200, 200])
     """
-    del fancy_upscaling, acceptable_fraction, dct_method, name
     if ratio != 1 or try_recover_truncated:
         raise UnsupportedError(
             "decode_jpeg decodes whole images in their own size, so ratio must be 1 and "
@@ -153,7 +153,6 @@ def decode_png(
       >>> dl.io.decode_png(dl.io.read_file("gray.png"), channels=3)[0, 0].tolist()
       [200, 200, 200]
     """
-    del name
     if np.dtype(dtype) == np.float32:
         raise InvalidArgumentError(
             "dtype of decode_png must be uint8 or uint16, got float32. Use decode_image for floats."

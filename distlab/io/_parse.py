@@ -1,5 +1,7 @@
 """parse_example: serialized `tf.train.Example` messages as arrays."""
 
+# ruff: noqa: ARG001 - TensorFlow's parameters
+
 from __future__ import annotations
 
 import itertools
@@ -72,7 +74,6 @@ def parse_example(
       ...     print(batch["point"].tolist(), batch["label"].tolist())
       [[0.0, 1.0], [2.0, 3.0]] [0, 1]
     """
-    del name
     if isinstance(serialized, np.ndarray) and serialized.ndim < 2:
         serialized = serialized.tolist()
     if isinstance(serialized, bytes):
@@ -118,7 +119,6 @@ def parse_single_example(
       >>> flower["name"], flower["petals"].tolist(), int(flower["label"])
       (b'rose', [0.5, 1.5], 1)
     """
-    del name
     if isinstance(serialized, np.ndarray) and not serialized.ndim:
         serialized = serialized.item()
     if not isinstance(serialized, bytes):

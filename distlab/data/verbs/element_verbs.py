@@ -1,5 +1,7 @@
 """The verbs of `Dataset` that call a function of each element, or change elements."""
 
+# ruff: noqa: ARG002 - tf.data's parameters
+
 from __future__ import annotations
 
 import contextlib
@@ -50,7 +52,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).batch(2))
           [0 1] [2 3] [4]
         """
-        del num_parallel_calls, deterministic, name
         size, drop = checked("batch", batch_size=batch_size, drop_remainder=drop_remainder)
         return self.with_plan(Batch(self.plan, size, drop))
 
@@ -72,7 +73,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).batch(2).unbatch())
           0 1 2 3 4
         """
-        del name
         return self.with_plan(Unbatch(self.plan))
 
     def rebatch(
@@ -100,7 +100,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*batches.rebatch([2, 1]))
           [0 1] [2] [3 4] [5] [6]
         """
-        del name
         given: Any = batch_size
         several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
         given = list(given) if several else [given]
@@ -152,7 +151,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*pairs.map(lambda a, b: a + b))
           11 22
         """
-        del deterministic, use_unbounded_threadpool, name
         alone, threads = checked(
             "map", synchronous=synchronous, num_parallel_calls=num_parallel_calls
         )
@@ -177,7 +175,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(6).filter(lambda x: x % 2 == 0))
           0 2 4
         """
-        del name
         return self.with_plan(Filter(self.plan, function("filter", predicate)))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> DatasetT:
@@ -200,7 +197,6 @@ class ElementVerbs(Planned[DatasetT]):
           1 b'a'
           2 b'b'
         """
-        del name
         return self.with_plan(Enumerate(self.plan, *checked("enumerate", start=start)))
 
     def flat_map(self, map_func: Callable[..., DatasetT], name: str | None = None) -> DatasetT:
@@ -223,7 +219,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*numbers.flat_map(lambda n: dl.data.Dataset.range(n)))
           0 0 1 0 1 2
         """
-        del name
         make = plan_maker("flat_map", function("flat_map", map_func))
         return self.with_plan(Interleave(self.plan, make, 1, 1, None))
 
@@ -263,7 +258,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(3).interleave(three, cycle_length=2, block_length=2))
           0 0 1 1 0 1 2 2 2
         """
-        del deterministic, name
         make = plan_maker("interleave", function("interleave", map_func))
         cycle, block, ahead = checked(
             "interleave",
@@ -301,7 +295,6 @@ class ElementVerbs(Planned[DatasetT]):
           >>> dl.data.Dataset.from_tensor_slices(["a", "ccc", "bb"]).reduce("", longest)
           b'ccc'
         """
-        del name
         fold_with = function("reduce", reduce_func)
         if self.plan.cardinality == INFINITE_CARDINALITY:
             raise no_end("reduce")
@@ -326,5 +319,4 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(10).take_while(lambda x: x < 3))
           0 1 2
         """
-        del name
         return self.with_plan(TakeWhile(self.plan, function("take_while", predicate)))

@@ -1,5 +1,7 @@
 """The verbs of `Dataset` that collect elements: in windows, padded batches, or by a key."""
 
+# ruff: noqa: ARG002 - tf.data's parameters
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -54,7 +56,6 @@ class GroupVerbs(Planned[DatasetT]):
           [2 3 4]
           [3 4 5]
         """
-        del name
         count, each, step, drop = checked(
             "window", size=size, shift=shift, stride=stride, drop_remainder=drop_remainder
         )
@@ -104,7 +105,6 @@ class GroupVerbs(Planned[DatasetT]):
            [ 2  2 -1 -1]
            [ 3  3  3 -1]]
         """
-        del name
         size, drop = checked("padded_batch", batch_size=batch_size, drop_remainder=drop_remainder)
         return self.with_plan(PaddedBatch(self.plan, size, drop, padded_shapes, padding_values))
 
@@ -144,7 +144,6 @@ class GroupVerbs(Planned[DatasetT]):
           >>> print(*numbers.group_by_window(lambda n: n % 2, pairs, window_size=2))
           [0 2] [1 3] [4 6] [5]
         """
-        del name
         if (window_size is None) == (window_size_func is None):
             raise InvalidArgumentError(
                 "group_by_window needs either window_size or window_size_func, got "
@@ -206,7 +205,6 @@ class GroupVerbs(Planned[DatasetT]):
           (2, 6)
           (3, 2)
         """
-        del name
         verb = "bucket_by_sequence_length"
         flags = checked(
             verb,

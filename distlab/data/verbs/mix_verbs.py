@@ -1,5 +1,7 @@
 """The methods of `Dataset` that read several datasets: side by side, or in turns."""
 
+# ruff: noqa: ARG003 - tf.data's parameters
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -44,7 +46,6 @@ class MixVerbs(Planned[DatasetT]):
           0 1
           1 2
         """
-        del name
         nest = (args[0] if len(args) == 1 else args) if datasets is None else datasets
         nest = tuple(nest) if isinstance(nest, list) else nest
         parts = list(leaves(nest))
@@ -102,7 +103,6 @@ class MixVerbs(Planned[DatasetT]):
           >>> sum(mixed.take(1000)) < 150
           np.True_
         """
-        del name
         verb = "sample_from_datasets"
         parts = _datasets(verb, datasets)
         stop, again = checked(
@@ -158,7 +158,6 @@ class MixVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.choose_from_datasets(words, choices))
           b'a' b'b' b'c' b'a' b'b' b'c'
         """
-        del name
         parts = _datasets("choose_from_datasets", datasets)
         (choice,) = _datasets("choose_from_datasets", [choice_dataset])
         (stop,) = checked("choose_from_datasets", stop_on_empty_dataset=stop_on_empty_dataset)

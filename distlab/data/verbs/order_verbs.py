@@ -1,5 +1,7 @@
 """The verbs of `Dataset` that choose and order elements, and leave them as they are."""
 
+# ruff: noqa: ARG002 - tf.data's parameters
+
 from __future__ import annotations
 
 from distlab.data.plan.arguments import checked, seed_of
@@ -50,7 +52,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> list(first) == sorted(first)
           False
         """
-        del name
         size, reshuffle = checked(
             "shuffle",
             buffer_size=buffer_size,
@@ -79,7 +80,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(2).repeat(3))
           0 1 0 1 0 1
         """
-        del name
         (times,) = checked("repeat", count=count)
         return self.with_plan(Repeat(self.plan, None if times is None or times < 0 else times))
 
@@ -101,7 +101,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(100).take(3))
           0 1 2
         """
-        del name
         (number,) = checked("take", count=count)
         return self.with_plan(self.plan if number < 0 else Slice(self.plan, count=number))
 
@@ -123,7 +122,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).skip(3))
           3 4
         """
-        del name
         (number,) = checked("skip", count=count)
         if number < 0:
             return self.with_plan(Slice(self.plan, count=0))
@@ -149,7 +147,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(7).shard(num_shards=3, index=1))
           1 4
         """
-        del name
         shards, number = checked("shard", num_shards=num_shards, index=index)
         if (shards, number) == (SHARD_HINT, SHARD_HINT):
             return self.with_plan(ShardHint(self.plan))
@@ -180,7 +177,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(2).concatenate(dl.data.Dataset.range(10, 12)))
           0 1 10 11
         """
-        del name
         if not hasattr(dataset, "plan"):
             raise ArgumentTypeError(
                 f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
@@ -212,7 +208,6 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*batches.prefetch(dl.data.AUTOTUNE))
           [1 2] [3 4]
         """
-        del name
         (size,) = checked("prefetch", buffer_size=buffer_size)
         if is_plain(self.plan):
             return self.with_plan(self.plan)

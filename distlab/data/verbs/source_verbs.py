@@ -1,5 +1,7 @@
 """The sources of `Dataset`: arrays, numbers, generators, and names of files."""
 
+# ruff: noqa: ARG003 - tf.data's parameters
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -48,7 +50,6 @@ class SourceVerbs(Planned[DatasetT]):
           [3 4] 1
           [5 6] 0
         """
-        del name
         return cls.from_plan(_arrays.rows_of(tensors))
 
     @classmethod
@@ -70,7 +71,6 @@ class SourceVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.from_tensors([1, 2, 3]))
           [1 2 3]
         """
-        del name
         return cls.from_plan(_arrays.single(tensors))
 
     @classmethod
@@ -94,7 +94,6 @@ class SourceVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(10, 4, -2))
           10 8 6
         """
-        del name
         return cls.from_plan(_arrays.numbers(args, output_type))
 
     @classmethod
@@ -137,7 +136,6 @@ class SourceVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.from_generator(rows, args=(3,), output_signature=signature))
           [0] [1 1] [2 2 2]
         """
-        del name
         if not callable(generator):
             raise InvalidArgumentError(
                 "generator must be a function that returns an iterable, got "
@@ -177,7 +175,6 @@ class SourceVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.list_files("*.txt", shuffle=False))
           b'a.txt' b'b.txt'
         """
-        del name
         names = matching_files(file_pattern)
         (shuffled,) = checked("list_files", shuffle=shuffle)
         if shuffled is False:
@@ -207,5 +204,4 @@ class SourceVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.counter(start=3, step=2).take(3))
           3 5 7
         """
-        del name
         return cls.from_plan(_arrays.counted(start, step, dtype))

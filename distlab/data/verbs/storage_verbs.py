@@ -1,5 +1,7 @@
 """The verbs of `Dataset` that keep elements: in memory, or in files."""
 
+# ruff: noqa: ARG002, ARG003 - tf.data's parameters
+
 from __future__ import annotations
 
 import contextlib
@@ -59,7 +61,6 @@ class StorageVerbs(Planned[DatasetT]):
           >>> print(*numbers)
           0 10
         """
-        del name
         path = path_of(filename)
         if refusal := path_refusal(path, "cache"):
             raise ArgumentValueError(refusal)
@@ -94,7 +95,6 @@ class StorageVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.load("numbers"))
           0 1 2
         """
-        del compression
         _refuse_functions("save", shard_func, checkpoint_args)
         if self.plan.cardinality == INFINITE_CARDINALITY:
             raise no_end("save")
@@ -142,7 +142,6 @@ class StorageVerbs(Planned[DatasetT]):
           >>> dl.data.Dataset.load("rows").element_spec
           {'x': TensorSpec(shape=(), dtype=dtype('float32'))}
         """
-        del compression
         _refuse_functions("load", reader_func, wait or None)
         file = _file_in("saved", path)
         if not file.exists():
