@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, as_dataset
+from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, as_dataset
 from distlab.errors import InvalidArgumentError, OneShotError, StructureError
 from tests.data.models import lists
 
@@ -36,11 +36,6 @@ class Loader:
     def __iter__(self) -> Iterator[list[TorchLikeTensor]]:
         yield [TorchLikeTensor(1, 2), TorchLikeTensor(3, 4)]
         yield [TorchLikeTensor(5), TorchLikeTensor(6)]
-
-
-def test_a_dataset_stays_as_it_is() -> None:
-    dataset = Dataset.range(3)
-    assert as_dataset(dataset) is dataset
 
 
 def test_batches_of_a_loader_become_tuples_of_arrays_each_time() -> None:
@@ -108,8 +103,3 @@ def test_nothing_tells_no_spec() -> None:
     assert list(as_dataset([])) == []
     with pytest.raises(InvalidArgumentError, match="no elements"):
         _ = as_dataset([]).element_spec
-
-
-def test_elements_that_are_no_data_are_refused() -> None:
-    with pytest.raises(StructureError, match="numbers or strings, got NoneType"):
-        list(as_dataset([{"x": None}]))

@@ -17,8 +17,8 @@ from distlab.data import (
     auto_shard,
     worker_batches,
 )
-from distlab.data.sharding.worker_batches import batch_sizes_for_worker, global_batch_size
-from distlab.errors import InvalidArgumentError, NotBatchedError
+from distlab.data.sharding.worker_batches import global_batch_size
+from distlab.errors import InvalidArgumentError
 
 
 def _policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
@@ -100,12 +100,6 @@ def test_every_example_is_on_one_replica_once(workers: int, replicas: int, batch
         assert sorted(seen) == list(range(size))
 
 
-def test_worker_sizes_add_up_to_the_global_batch_in_each_step() -> None:
-    # The example of TensorFlow's own documentation of this rule.
-    assert batch_sizes_for_worker(7, 2, 2, 0) == (2, 2, 2, 1)
-    assert batch_sizes_for_worker(7, 2, 2, 1) == (2, 1, 2, 2)
-
-
 def test_the_global_batch_size_is_found_in_the_plan() -> None:
     batches = Dataset.range(10).batch(4)
     assert global_batch_size(batches.map(lambda x: x).prefetch(2).repeat().plan) == 4
@@ -113,9 +107,3 @@ def test_the_global_batch_size_is_found_in_the_plan() -> None:
     assert global_batch_size(batches.concatenate(Dataset.range(3).batch(3)).plan) is None
     assert global_batch_size(Dataset.from_generator(lambda: [[1, 2]]).plan) is None
     assert global_batch_size(batches.rebatch([2, 3]).plan) is None
-
-
-def test_scalars_are_divided_over_one_replica_only() -> None:
-    assert _steps(Dataset.range(3).map(np.asarray), 1, 0, 1) == [[0], [1], [2]]
-    with pytest.raises(NotBatchedError, match="Call batch"):
-        _steps(Dataset.range(3), 1, 0, 2)

@@ -17,7 +17,7 @@ from distlab.data import (
     Dataset,
     Options,
 )
-from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from tests.data import models
 from tests.data.models import lists
 
@@ -29,7 +29,7 @@ def _parts(lengths: list[int]) -> list[Dataset]:
     return [Dataset.range(100 * i, 100 * i + n) for i, n in enumerate(lengths)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(LENGTHS, st.data(), st.booleans())
 def test_choices_are_those_of_the_model(lengths: list[int], data: Any, stop: bool) -> None:
     choices = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=12))
@@ -41,7 +41,7 @@ def test_choices_are_those_of_the_model(lengths: list[int], data: Any, stop: boo
     assert lists(chosen) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(LENGTHS, st.data(), st.booleans(), st.integers(0, 5))
 def test_samples_are_all_elements_in_the_order_of_each_part(
     lengths: list[int], data: Any, stop: bool, seed: int
@@ -81,12 +81,6 @@ def test_the_same_seed_gives_the_same_choices() -> None:
     assert lists(other) != lists(other)
 
 
-def test_sample_may_end_with_the_first_empty_dataset() -> None:
-    parts = [Dataset.from_tensors(np.int64(0)).repeat(), Dataset.range(1, 4)]
-    stopped = lists(Dataset.sample_from_datasets(parts, seed=1, stop_on_empty_dataset=True))
-    assert [x for x in stopped if x] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("make", "size"),
     [
@@ -117,39 +111,8 @@ def test_specs_and_options_are_those_of_all_parts() -> None:
     mixed = Dataset.sample_from_datasets([a, b])
     assert mixed.element_spec.shape == (None,)
     assert mixed.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.OFF
-    with pytest.raises(ValueShapeError, match="one dtype and rank"):
-        _ = Dataset.choose_from_datasets([a, a.batch(2)], Dataset.range(2)).element_spec
-
-
-def mixes(verb: str, *parts: Dataset) -> Dataset:
-    if verb == "choose_from_datasets":
-        return Dataset.choose_from_datasets(parts, Dataset.range(len(parts)).repeat(9))
-    return Dataset.sample_from_datasets(parts, seed=1)
-
-
-VERBS = ["sample_from_datasets", "choose_from_datasets"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_other_dtypes_or_structures_are_refused_at_the_call(verb: str) -> None:
-    numbers = Dataset.from_tensor_slices(np.arange(4))
-    with pytest.raises(ValueShapeError, match=f"{verb} needs datasets of one dtype"):
-        mixes(verb, numbers, Dataset.from_tensor_slices(np.zeros(4, np.float32)))
-    with pytest.raises(StructureError, match=r"got \* and \(\*, \*\)"):
-        mixes(verb, numbers, Dataset.zip(numbers, numbers))
-    with pytest.raises(StructureError, match=r"got \(\*, \*\) and \*"):
-        mixes(verb, Dataset.zip(numbers, numbers), numbers)
-
-
-@pytest.mark.parametrize(
-    ("misuse", "error"),
-    [
-        (lambda d: Dataset.sample_from_datasets([d, d], [1]), InvalidArgumentError),
-        (lambda d: Dataset.sample_from_datasets([d, d], [0, 0]), InvalidArgumentError),
-        (lambda d: Dataset.choose_from_datasets([d], WRONG), ArgumentTypeError),
-        (lambda d: list(Dataset.choose_from_datasets([d], d)), InvalidArgumentError),
-    ],
-)
-def test_bad_arguments_are_refused(misuse: Callable[[Dataset], Any], error: Any) -> None:
-    with pytest.raises(error):
-        misuse(Dataset.range(4))
+    for other, error in ((a.batch(2), ValueShapeError), (Dataset.zip(a, a), StructureError)):
+        with pytest.raises(error, match=r"one dtype and rank|one structure"):
+            Dataset.choose_from_datasets([a, other], Dataset.range(2))
+        with pytest.raises(error, match=r"one dtype and rank|one structure"):
+            Dataset.sample_from_datasets([a, other])

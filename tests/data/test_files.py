@@ -56,21 +56,6 @@ def test_several_files_one_after_the_other_or_in_turns(tmp_path: Path) -> None:
     assert list(in_turns) == [b"00", b"10", b"01", b"11", b"20", b"21"]
 
 
-def test_missing_files_are_told_when_they_are_read(tmp_path: Path) -> None:
-    dataset = TextLineDataset(str(tmp_path / "none.txt"))
-    with pytest.raises(FileNotFoundError, match=r"none\.txt"):
-        list(dataset)
-
-
-def test_bad_arguments_are_refused_at_once() -> None:
-    with pytest.raises(InvalidArgumentError, match="compression_type"):
-        TextLineDataset("a", compression_type="LZMA")
-    with pytest.raises(InvalidArgumentError, match="file name"):
-        TextLineDataset([3])
-    with pytest.raises(InvalidArgumentError, match="num_parallel_reads"):
-        TFRecordDataset("a", num_parallel_reads=0)
-
-
 def test_listed_files_are_shuffled_anew_unless_told_otherwise(tmp_path: Path) -> None:
     names = sorted(_write(tmp_path / f"{n:02}.txt", b"") for n in range(20))
     pattern = str(tmp_path / "*.txt")

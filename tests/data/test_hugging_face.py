@@ -34,13 +34,3 @@ def test_batches_of_the_library_are_taken_as_they_are(rows: datasets.Dataset) ->
         for batch in strategy.experimental_distribute_dataset(batches)
     ]
     assert totals == [15.0, 30.0]
-
-
-def test_text_goes_through_map(rows: datasets.Dataset) -> None:
-    letters = dl.data.as_dataset(rows).map(lambda row: np.int32(ord(row["text"])))
-    assert [int(n) for n in letters] == [ord(c) for c in "abcdefghij"]
-
-
-def test_each_iteration_starts_anew(rows: datasets.Dataset) -> None:
-    dataset = dl.data.as_dataset(rows.remove_columns("text"))
-    assert [int(r["label"]) for r in dataset] == [int(r["label"]) for r in dataset]

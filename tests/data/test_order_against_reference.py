@@ -62,7 +62,7 @@ def _check(dataset: Dataset, rows: list[Any]) -> None:
     assert dataset.cardinality() == len(rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     before=st.lists(_OPS, max_size=4),
     batch=st.tuples(st.sampled_from(["batch", "batch_drop"]), st.integers(1, 6)),
@@ -77,7 +77,7 @@ def test_operations_in_any_order_equal_the_reference(
     _check(dataset, rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     before=st.lists(_SINGLE_OPS, max_size=3),
     window=st.integers(1, 40),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from distlab.data import AUTOTUNE, Dataset
@@ -91,11 +90,6 @@ def test_an_error_comes_in_its_turn_and_the_rest_can_be_read() -> None:
     assert [int(x) for x in iterator] == [6, 3, 2]
 
 
-def test_synchronous_means_the_thread_that_reads() -> None:
-    ((name, _),) = Dataset.range(1).map(_quick, num_parallel_calls=2, synchronous=True)
-    assert name == threading.current_thread().name.encode()
-
-
 def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("distlab-map")}
 
@@ -111,16 +105,6 @@ def test_threads_end_with_the_iteration(end: Callable[[Any], Any]) -> None:
     for thread in started:
         thread.join(LIMIT_SECONDS)
         assert not thread.is_alive()
-
-
-def test_results_are_the_same_as_without_threads() -> None:
-    rows = Dataset.range(50).shuffle(7, seed=1, reshuffle_each_iteration=False).repeat(2)
-    expected = [each.tolist() for each in rows.map(lambda x: x * 2).batch(8)]
-    found = [each.tolist() for each in rows.map(lambda x: x * 2, num_parallel_calls=4).batch(8)]
-    assert found == expected
-    indices = [e.indices for e in rows.map(lambda x: x, num_parallel_calls=4).elements()]
-    values = lists(rows.map(lambda x: x))
-    np.testing.assert_array_equal(np.concatenate([i for i in indices if i is not None]), values)
 
 
 FORKED = """

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from distlab.data import Dataset
@@ -19,12 +18,6 @@ from tests.patience import LIMIT_SECONDS, wait_until
 
 def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "distlab-prefetch"}
-
-
-def test_elements_and_their_order_stay() -> None:
-    batches = list(Dataset.range(20).shuffle(20, seed=1).batch(3).prefetch(4))
-    plain = list(Dataset.range(20).shuffle(20, seed=1).batch(3))
-    np.testing.assert_equal(batches, plain)
 
 
 def test_it_reads_ahead_but_not_further_than_its_buffer() -> None:
@@ -43,11 +36,6 @@ def test_it_reads_ahead_but_not_further_than_its_buffer() -> None:
     iterator.close()
 
 
-def test_it_works_in_another_thread() -> None:
-    (name,) = set(Dataset.range(1).map(lambda _: threading.current_thread().name).prefetch(1))
-    assert name == b"distlab-prefetch"
-
-
 def test_the_thread_stops_when_the_iterator_is_dropped() -> None:
     before = _threads()
     iterator = iter(Dataset.range(10**9).batch(2).prefetch(2))
@@ -55,12 +43,6 @@ def test_the_thread_stops_when_the_iterator_is_dropped() -> None:
     assert len(_threads() - before) == 1
     del iterator
     gc.collect()
-    wait_until(lambda: _threads() <= before)
-
-
-def test_the_thread_stops_at_the_end() -> None:
-    before = _threads()
-    assert len(list(Dataset.range(9).batch(2).prefetch(2))) == 5
     wait_until(lambda: _threads() <= before)
 
 

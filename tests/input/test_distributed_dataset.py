@@ -13,8 +13,6 @@ from distlab.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
     NotBatchedError,
-    OutOfRangeError,
-    ValueShapeError,
 )
 from tests.listening import listening
 
@@ -35,62 +33,10 @@ def _range(n: int) -> dl.data.Dataset:
     return dl.data.Dataset.range(n)
 
 
-def test_the_guides_examples() -> None:
-    assert _steps(2, _range(6).batch(4)) == [[[0, 1], [2, 3]], [[4], [5]]]
-    assert _steps(5, _range(4).batch(4)) == [[[0], [1], [2], [3], []]]
-    assert _steps(3, _range(8).batch(4)) == [[[0, 1], [2, 3], []], [[4, 5], [6, 7], []]]
-    assert _steps(2, _range(9).batch(4))[-1] == [[8], []]
-
-
-def test_empty_parts_keep_the_other_dimensions_and_the_dtype() -> None:
-    strategy = _strategy(3)
-    rows = np.ones((2, 4, 5), np.uint8)
-    (x,) = strategy.experimental_distribute_dataset(
-        dl.data.Dataset.from_tensor_slices(rows).batch(8)
-    )
-    parts = strategy.experimental_local_results(x)
-    assert [(p.shape, p.dtype) for p in parts] == [
-        ((1, 4, 5), np.uint8),
-        ((1, 4, 5), np.uint8),
-        ((0, 4, 5), np.uint8),
-    ]
-
-
-def test_each_iteration_starts_again() -> None:
-    strategy = _strategy(2)
-    dataset = strategy.experimental_distribute_dataset(_range(6).batch(4))
-    assert [len(list(dataset)) for _ in range(3)] == [2, 2, 2]
-    assert len(dataset) == 2
-
-
-def test_get_next_ends_with_a_typed_error() -> None:
-    iterator = iter(_strategy(2).experimental_distribute_dataset(_range(3).batch(4)))
-    iterator.get_next()
-    for _ in range(2):
-        with pytest.raises(OutOfRangeError, match="after 1 batches"):
-            iterator.get_next()
-        with pytest.raises(StopIteration):
-            next(iterator)
-
-
-def test_one_replica_gets_everything_even_scalars() -> None:
-    assert _steps(1, _range(3)) == [[0], [1], [2]]
-
-
-def test_a_dataset_that_was_never_batched_is_refused_at_once() -> None:
-    with pytest.raises(NotBatchedError, match=r"Call \.batch\(global_batch_size\)"):
-        _strategy(2).experimental_distribute_dataset(_range(3))
-
-
 def test_any_iterable_of_batches_can_be_distributed() -> None:
     assert _steps(2, [np.arange(3), np.arange(2)]) == [[[0, 1], [2]], [[0], [1]]]
     with pytest.raises(NotBatchedError):
         _steps(2, [1, 2])
-
-
-def test_components_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ValueShapeError, match="same first dimension"):
-        _steps(2, [(np.ones(3), np.ones(2))])
 
 
 def test_each_batch_is_an_event_with_sizes_sources_and_bytes() -> None:

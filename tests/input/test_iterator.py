@@ -8,32 +8,8 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ContextError, InvalidArgumentError, IteratorContextError, OutOfRangeError
+from distlab.errors import ContextError, IteratorContextError, OutOfRangeError
 from tests.input.feeding import local, mirrored, numbers, steps
-
-
-def test_optionals_go_on_to_an_empty_one_and_stay_empty() -> None:
-    strategy = mirrored(2)
-    iterator = iter(strategy.experimental_distribute_dataset(numbers(5, 4)))
-    seen = []
-    while (optional := iterator.get_next_as_optional()).has_value():
-        seen.append(local(strategy, optional.get_value()))
-    assert seen == [[[0, 1], [2, 3]], [[4], []]]
-    for _ in range(2):
-        empty = iterator.get_next_as_optional()
-        assert not empty.has_value()
-        with pytest.raises(InvalidArgumentError, match=r"Call has_value\(\) first"):
-            empty.get_value()
-
-
-def test_the_three_ways_to_ask_go_over_the_same_elements() -> None:
-    strategy = mirrored(2)
-    iterator = iter(strategy.experimental_distribute_dataset(numbers(6, 2)))
-    assert iter(iterator) is iterator
-    elements = [iterator.get_next(), next(iterator), iterator.get_next_as_optional().get_value()]
-    assert [local(strategy, e) for e in elements] == [[[0], [1]], [[2], [3]], [[4], [5]]]
-    with pytest.raises(OutOfRangeError, match="after 3 batches"):
-        iterator.get_next()
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
@@ -102,14 +78,3 @@ def test_batches_left_on_the_host_are_numpy_and_run_the_same(eagerly: bool) -> N
         )
         sums.append(local(strategy, doubled))
     assert sums == [[2, 10], [8, 0]]
-
-
-def test_numpy_datasets_have_a_row_for_each_element() -> None:
-    strategy = mirrored(2)
-    nest = {"a": np.arange(3), "b": [np.zeros(2), np.ones(2), np.full(2, 2.0)]}
-    rows = list(strategy.experimental_make_numpy_dataset(nest))
-    assert [(int(row["a"]), row["b"].tolist()) for row in rows] == [
-        (0, [0, 0]),
-        (1, [1, 1]),
-        (2, [2, 2]),
-    ]

@@ -32,14 +32,6 @@ def test_a_dataset_iterator_divides_batches_and_starts_again() -> None:
     assert iterator.element_spec.value_specs[0].shape == (None,)
 
 
-def test_without_initialize_it_starts_at_the_beginning() -> None:
-    strategy = mirrored(2)
-    iterator = strategy.make_dataset_iterator(numbers(4, 2))
-    assert local(strategy, iterator.get_next()) == [[0], [1]]
-    iterator.initialize()
-    assert local(strategy, iterator.get_next()) == [[0], [1]]
-
-
 def test_input_function_gets_context_and_drops_incomplete_steps() -> None:
     contexts = []
 

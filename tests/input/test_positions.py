@@ -50,7 +50,7 @@ def _each_its_own(strategy: dl.Strategy, dataset: dl.data.Dataset, ahead: int) -
 WAYS = (_divided, _undivided, _in_turn, _each_its_own)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     way=st.sampled_from(WAYS),
     size=st.integers(0, 25),

@@ -114,7 +114,7 @@ policies = st.sampled_from([AutoShardPolicy.AUTO, AutoShardPolicy.DATA, AutoShar
     mapped=st.booleans(),
     drop=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_workers_read_their_parts_in_equally_many_steps(
     n: int,
     batch: int,
@@ -139,7 +139,7 @@ def test_workers_read_their_parts_in_equally_many_steps(
     replicas=st.integers(1, 3),
     mapped=st.booleans(),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_all_workers_know_the_shapes_on_all_replicas(
     n: int, batch: int, workers: int, replicas: int, mapped: bool
 ) -> None:
@@ -159,7 +159,7 @@ def test_all_workers_know_the_shapes_on_all_replicas(
     batch=st.integers(1, 3),
     replicas=st.integers(1, 2),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_workers_with_own_datasets_go_on_until_nobody_has_data(
     sizes: list[int], batch: int, replicas: int
 ) -> None:

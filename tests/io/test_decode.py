@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import InvalidArgumentError
@@ -31,29 +29,6 @@ def test_raw_bytes(given: Any, dtype: Any, options: dict[str, Any], expected: An
     decoded = decode_raw(given, dtype, **options)
     assert decoded.dtype == np.dtype(dtype)
     assert decoded.tolist() == expected
-
-
-@given(shape=st.tuples(st.integers(0, 3), st.integers(0, 3)), dtype=st.sampled_from("bhifd"))
-def test_the_memory_of_arrays_is_read_back(shape: tuple[int, int], dtype: str) -> None:
-    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    rows = [row.tobytes() for row in array]
-    np.testing.assert_array_equal(decode_raw(rows, dtype).reshape(shape), array)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: decode_raw(b"\1\0\2", np.int16),
-            r"multiple of 2, the size of int16, got lengths \[3\]",
-        ),
-        (lambda: decode_raw([b"a", b"bc"], np.uint8), r"one length, .* got lengths \[1, 2\]"),
-        (lambda: decode_raw(3, np.uint8), "needs bytes or an array of bytes, got 3"),
-    ],
-)
-def test_bytes_that_do_not_fit_are_refused(call: Any, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        call()
 
 
 @pytest.mark.parametrize(

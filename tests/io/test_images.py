@@ -70,14 +70,6 @@ def _compare(entry: dict[str, Any]) -> None:
     np.testing.assert_allclose(pixels, expected, rtol=0, atol=tolerance, err_msg=_name(entry))
 
 
-def test_any_of_the_functions_decodes_jpeg_and_png() -> None:
-    for file in ("rgb.jpg", "gray.jpg", "rgb.png", "rgba.png"):
-        contents = (FOLDER / file).read_bytes()
-        expected = dl.io.decode_image(contents)
-        np.testing.assert_array_equal(dl.io.decode_jpeg(contents), expected)
-        np.testing.assert_array_equal(dl.io.decode_png(contents), expected)
-
-
 def test_a_webp_image_has_frames_like_a_gif() -> None:
     frames = [Image.new("RGB", (7, 5), color) for color in ("red", "blue")]
     buffer = io.BytesIO()
@@ -110,12 +102,6 @@ def test_an_image_that_is_cut_off_is_refused(file: str) -> None:
 def test_misuse_is_refused(call: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         call()
-
-
-def test_what_would_change_the_size_is_refused() -> None:
-    for option in ({"ratio": 2}, {"try_recover_truncated": True}):
-        with pytest.raises(UnsupportedError, match=r"use jax\.image\.resize"):
-            dl.io.decode_jpeg(_read("rgb.jpg"), **option)
 
 
 def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import InvalidArgumentError, UnsupportedError
+from distlab.errors import InvalidArgumentError
 from distlab.io import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -81,15 +81,6 @@ def test_every_example_alone_is_its_row_of_the_batch() -> None:
         assert one["parts"].tolist() == batch["parts"].to_list()[number]
 
 
-def test_what_tensorflow_refuses_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"'weight' of example 0 of the batch is miss"):
-        parse_example(RECORDS, {"weight": FixedLenFeature([], np.float32)})
-    with pytest.raises(InvalidArgumentError, match="must hold float32, got int64"):
-        parse_example(RECORDS, {"id": FixedLenFeature([], np.float32)})
-    with pytest.raises(InvalidArgumentError, match=r"can't be read from number 1 \(from 0; 3 byt"):
-        parse_example([RECORDS[0], b"\x0a\xff\xff"], FEATURES)
-
-
 # Wire format: field numbers and types as in TensorFlow's example.proto and feature.proto.
 
 
@@ -135,13 +126,7 @@ def test_last_equal_key_counts_and_unknown_fields_are_skipped() -> None:
     assert parse_single_example(unknown, feature)["x"] == 4
 
 
-def test_a_message_that_is_cut_off_is_refused() -> None:
-    for size in range(1, len(RECORDS[7])):
-        with pytest.raises(InvalidArgumentError, match=r"the bytes of a tf\.train\.Example"):
-            parse_single_example(RECORDS[7][:size], FEATURES)
-
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(record=st.binary(max_size=60))
 def test_bytes_that_are_no_example_never_give_another_error(record: bytes) -> None:
     features = {"x": FixedLenFeature([], "int64", 7)}
@@ -159,7 +144,7 @@ _VALUES: dict[str, st.SearchStrategy[list[Any]]] = {
 }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(list(_VALUES)))
 def test_what_is_serialized_is_parsed(data: st.DataObject, dtype: str) -> None:
     rows = data.draw(st.lists(_VALUES[dtype], min_size=1, max_size=4))
@@ -243,15 +228,6 @@ def test_ragged_value_works_in_compiled_functions_and_on_host() -> None:
     assert words.to_list() == [[b"a", b"b"], []]
 
 
-def test_errors_name_the_example_and_the_key() -> None:
-    records = [serialize_example({"x": [1, 2]}), serialize_example({"x": [1, 2, 3]})]
-    features = {"x": FixedLenFeature([2], "int64")}
-    with pytest.raises(InvalidArgumentError, match=r"'x' of example 1 .*'two'.* got 3. Use VarLen"):
-        parse_example(records, features, example_names=["one", "two"])
-    with pytest.raises(InvalidArgumentError, match="'x' of the example must have 2 values"):
-        parse_single_example(records[1], features)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -269,11 +245,6 @@ def test_errors_name_the_example_and_the_key() -> None:
 def test_misuse_is_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()
-
-
-def test_several_ragged_dimensions_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="partitions must be empty"):
-        RaggedFeature("int64", partitions=["rows"])
 
 
 def test_python_and_tensorflow_dtypes_are_understood() -> None:
