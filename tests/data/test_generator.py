@@ -80,7 +80,7 @@ def test_bad_arguments_are_refused_at_once() -> None:
         Dataset.from_generator(_pairs, np.int32, output_signature=TensorSpec((), np.dtype(int)))
     with pytest.raises(InvalidArgumentError, match="only with output_types"):
         Dataset.from_generator(_pairs, output_shapes=())
-    with pytest.raises(StructureError, match="output_shapes .* must have the structure"):
+    with pytest.raises(StructureError, match=r"output_shapes .* must have the structure"):
         Dataset.from_generator(_pairs, (np.int32, np.int32), ((),))
 
 

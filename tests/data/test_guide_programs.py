@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -81,47 +79,3 @@ def test_sequences_are_padded_and_a_mask_ignores_the_padding() -> None:
         total, lengths, masked = total + added[0], lengths + added[1], masked + added[2]
     assert total == sum(n * n for n in range(1, 14))
     assert lengths == masked == sum(range(1, 14))
-
-
-def test_cached_dataset_is_shuffled_and_trained_on(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    weights = np.array([1.0, -2.0, 0.5], np.float32)
-    xs = random.standard_normal((96, 3)).astype(np.float32)
-    calls = 0
-
-    def expensive(x: Any, y: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return {"x": x}, y
-
-    train_ds = (
-        tf_data.Dataset.from_tensor_slices((xs, xs @ weights))
-        .map(expensive)
-        .cache(str(tmp_path / "train"))
-        .shuffle(96, seed=0)
-        .batch(32)
-        .repeat(10)
-        .prefetch(tf_data.AUTOTUNE)
-    )
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        model = dl.Variable(np.zeros(3, np.float32))
-
-    def train_step(inputs: Any) -> Any:
-        features, targets = inputs
-
-        def loss_of(w: Any) -> Any:
-            return jnp.sum((features["x"] @ w - targets) ** 2) / 32
-
-        loss, gradient = jax.value_and_grad(loss_of)(jnp.asarray(model))
-        model.assign_sub(0.1 * dl.get_replica_context().all_reduce("SUM", gradient))
-        return loss
-
-    losses = [
-        float(strategy.reduce("SUM", strategy.run(train_step, args=(batch,)), axis=None))
-        for batch in strategy.experimental_distribute_dataset(train_ds)
-    ]
-    assert len(losses) == 30
-    assert losses[-1] < 0.01 * losses[0]
-    np.testing.assert_allclose(np.asarray(model), weights, atol=0.1)
-    assert calls <= 96 + 1  # one more to learn the specs

@@ -163,28 +163,3 @@ def test_an_error_of_one_worker_is_told_to_all(outcomes: list[Outcome]) -> None:
     assert "worker 1" in told
     assert "a bad example" in told
     assert "a bad example" in message
-
-
-def test_killed_worker_is_named_to_those_who_wait() -> None:
-    program = """
-    import os, signal
-    import distlab as dl
-
-    strategy = dl.MultiWorkerMirroredStrategy()
-    own = strategy.distribute_datasets_from_function(
-        lambda context: dl.data.Dataset.range(100).batch(2)
-    )
-    iterator = iter(own)
-    next(iterator)
-    if RANK == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        for _ in iterator:
-            pass
-    except dl.errors.WorkerError as error:
-        show("error", [error.worker, str(error)])
-    """
-    first, _ = run_workers(program, workers=2)
-    worker, said = first.shown["error"]
-    assert worker == "worker 1"
-    assert "killed" in said

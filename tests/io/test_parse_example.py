@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -191,6 +190,11 @@ def test_shapes_defaults_and_lists_without_values() -> None:
         assert read[key].lengths == 0
     with pytest.raises(InvalidArgumentError, match=r"must have 1 values for shape \[\], got 0"):
         parse_single_example(record, {"none": FixedLenFeature([], "int64", 7)})
+    words = parse_example(
+        [serialize_example({"x": ["a", "b"]}), serialize_example({})], {"x": VarLenFeature(str)}
+    )["x"]
+    assert words.to_dense("none").tolist() == [[b"a", b"b"], [b"none", b"none"]]
+    assert words.to_list() == [[b"a", b"b"], []]
     empty = parse_example([], features)
     assert empty["x"].shape == (0, 2, 2)
     assert empty["none"].dense.shape == (0, 0)
@@ -206,26 +210,6 @@ def test_blocks_are_padded_to_the_most_blocks_of_the_batch() -> None:
     odd = FixedLenSequenceFeature([3], "int64", allow_missing=True)
     with pytest.raises(InvalidArgumentError, match=r"multiple of 3 values.*got 2"):
         parse_example(records, {"x": odd})
-
-
-def test_ragged_value_works_in_compiled_functions_and_on_host() -> None:
-    records = [serialize_example({"x": row}) for row in ([1.0, 2.0], [3.0])]
-    ragged = parse_example(records, {"x": VarLenFeature("float32")})["x"]
-
-    @jax.jit
-    def means(rows: Ragged) -> jax.Array:
-        return jnp.where(rows.mask, rows.dense, 0).sum(axis=1) / rows.lengths
-
-    assert means(ragged).tolist() == [1.5, 3.0]
-    assert ragged.to_dense(-1).tolist() == [[1, 2], [3, -1]]
-    assert ragged.to_dense().tolist() == [[1, 2], [3, 0]]
-    on_device = jax.device_put(ragged)
-    assert on_device.to_list() == [[1, 2], [3]]
-    words = parse_example(
-        [serialize_example({"x": ["a", "b"]}), serialize_example({})], {"x": VarLenFeature(str)}
-    )["x"]
-    assert words.to_dense("none").tolist() == [[b"a", b"b"], [b"none", b"none"]]
-    assert words.to_list() == [[b"a", b"b"], []]
 
 
 @pytest.mark.parametrize(
