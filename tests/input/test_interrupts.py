@@ -83,7 +83,8 @@ def test_interrupted_batch_of_replicas_is_read_anew(pipeline: str, ahead: int) -
         got = [next(iterator)]
         came = _interrupted_at(call, lambda: got.append(next(iterator)))  # noqa: B023
         place = iterator.state()
-        iterator.restore(place)
+        if call % 2:
+            iterator.restore(place)
         batches = got + list(iterator)
         assert [np.concatenate(local(strategy, x)).tolist() for x in batches] == expected, call
         if not came:
