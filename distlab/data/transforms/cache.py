@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from distlab.data.plan.engine import Element, Reader, State
+from distlab.data.plan.engine import Element, Reader, Replayed
+from distlab.data.plan.iterator import Elements
 from distlab.data.plan.memory import own
 from distlab.data.plan.nest import map_nest
 from distlab.data.plan.plan import Node, Opener, Reading, Unary, source_of, walk
@@ -32,6 +34,19 @@ class _InMemory:
         self._kept[:] = [(self._passes, self._elements)]
 
 
+def recorded(source: Reader | Elements, recorder: _InMemory | Recording) -> Iterator[Element]:
+    """Yields elements that count as kept once all were read."""
+    try:
+        for element in source:
+            own_element = element._replace(value=map_nest(own, element.value))
+            recorder.add(own_element)
+            yield own_element
+        recorder.finish()
+    except BaseException:  # also where it is closed before the end
+        recorder.abandon()
+        raise
+
+
 def in_memory(plan: Node) -> Node:
     """Returns a plan with the elements of its first iteration; itself if arrays hold them."""
     steady = not any(isinstance(node, Seeded) and node.reshuffle for node in walk(plan))
@@ -49,11 +64,15 @@ class _Cache(Unary):
         first = Reading(dict(zip(nodes, passes, strict=True)))
         if reading.peek and self.kept(passes) is None:
             return open_input(self.input, reading)
-        return _CacheReader(
-            functools.partial(self.kept, passes),
-            functools.partial(open_input, self.input, first),
-            functools.partial(self.recorder, passes),
-        )
+        return Replayed(lambda: self._elements(passes, lambda: open_input(self.input, first)))
+
+    def _elements(self, passes: _Passes, open_source: Callable[[], Reader]) -> Iterator[Element]:
+        kept = self.kept(passes)
+        if kept is not None:
+            yield from kept
+            return
+        with closing(open_source()) as source:
+            yield from recorded(source, self.recorder(passes))
 
     @abstractmethod
     def kept(self, passes: _Passes) -> Iterator[Element] | None:
@@ -109,55 +128,3 @@ class FileCache(_Cache):
         """Returns a file to be written."""
         del passes
         return Recording(self.file, self.spec)
-
-
-class _CacheReader(Reader):
-    def __init__(
-        self,
-        open_kept: Callable[[], Iterator[Element] | None],
-        open_source: Callable[[], Reader],
-        record: Callable[[], _InMemory | Recording],
-    ) -> None:
-        super().__init__()
-        self._open_kept, self._open_source, self._record = open_kept, open_source, record
-        self._elements: Iterator[Element] | None = None
-        self._recorder: _InMemory | Recording | None = None
-        self._given = 0
-
-    def __next__(self) -> Element:
-        if self._elements is None:
-            self._elements = self._open_kept()
-        if self._elements is None:
-            self._elements, self._recorder = self._open_source(), self._record()
-        recorder = self._recorder
-        try:
-            element = next(self._elements)
-        except StopIteration:
-            if recorder is not None:
-                self._recorder = None
-                recorder.finish()
-            raise
-        if recorder is not None:
-            element = element._replace(value=map_nest(own, element.value))
-            recorder.add(element)
-        self._given += 1
-        return element
-
-    def get_state(self) -> State:
-        return {"given": self._given}
-
-    def set_state(self, state: State) -> None:
-        self.close()
-        self._given = 0
-        while self._given < state["given"]:
-            next(self)
-
-    def close(self) -> None:
-        """Ends the reading; what was not read to the end is not kept."""
-        recorder, elements = self._recorder, self._elements
-        self._recorder = self._elements = None
-        if recorder is not None:
-            recorder.abandon()
-        close = getattr(elements, "close", None)
-        if callable(close):  # an iterator over a list has none
-            close()

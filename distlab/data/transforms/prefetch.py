@@ -104,12 +104,16 @@ ItemT = TypeVar("ItemT")
 class Producer(Generic[ItemT]):
     """Reads ahead in a daemon thread from `start` until `stop`, the end, or an error.
 
-    Whoever starts it holds it by then: no interrupt leaves a thread that nobody stops.
+    Whoever starts it holds it by then: no interrupt leaves a thread that nobody stops. There is no
+    lock that an interrupt of the reader, which may be dropped meanwhile, could leave locked.
     """
 
     def __init__(self, source: Pass, size: int) -> None:
-        self._items: _Items[ItemT] = _Items(size)
-        self._thread = Thread(_produce, source, self._items, name="distlab-prefetch")
+        self._size = size
+        self._ready: deque[tuple[ItemT, State] | BaseException] = deque()
+        self._added, self._taken = Wake(), Wake()
+        self._stopping = False
+        self._thread = Thread(self._produce, source, name="distlab-prefetch")
         self._process = 0
 
     def start(self) -> None:
@@ -121,45 +125,32 @@ class Producer(Generic[ItemT]):
     def get(self) -> tuple[ItemT, State] | BaseException:
         """Returns the next item and the position after it, or the exception that ended it."""
         require_own_threads(self._process)
-        items = self._items
-        while not items.ready:
-            items.added.wait(_POLL_SECONDS)
-            if not self._thread.is_alive() and not items.ready:
+        while not self._ready:
+            self._added.wait(_POLL_SECONDS)
+            if not self._thread.is_alive() and not self._ready:
                 return DistlabError("The prefetch thread has died.")
-        item = items.ready.popleft()
-        items.taken.set()
+        item = self._ready.popleft()
+        self._taken.set()
         return item
 
     def stop(self, wait_seconds: float = 0) -> None:
         """Asks the thread to stop."""
-        self._items.stopping = True
-        self._items.taken.set()
+        self._stopping = True
+        self._taken.set()
         if wait_seconds:  # an iterator's end may be that of the interpreter, without names
             self._thread.join(wait_seconds)
 
-
-class _Items(Generic[ItemT]):
-    """Items that a thread has read; no lock that an interrupt of its reader could leave locked."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.ready: deque[tuple[ItemT, State] | BaseException] = deque()
-        self.added, self.taken = Wake(), Wake()
-        self.stopping = False
-
-
-def _produce(source: Pass, items: _Items[ItemT]) -> None:
-    """Fills `items`; holds no reference to the reader, which may be dropped meanwhile."""
-    while not items.stopping:
-        item: tuple[ItemT, State] | BaseException
-        try:
-            item = (next(source), source.get_state())
-        except BaseException as error:  # noqa: BLE001 - raised again where it is read
-            item = error
-        while len(items.ready) >= items.size and not items.stopping:
-            items.taken.wait(_POLL_SECONDS)
-        items.ready.append(item)
-        items.added.set()
-        if isinstance(item, BaseException):
-            return
-    source.close()
+    def _produce(self, source: Pass) -> None:
+        while not self._stopping:
+            item: tuple[ItemT, State] | BaseException
+            try:
+                item = (next(source), source.get_state())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is read
+                item = error
+            while len(self._ready) >= self._size and not self._stopping:
+                self._taken.wait(_POLL_SECONDS)
+            self._ready.append(item)
+            self._added.set()
+            if isinstance(item, BaseException):
+                return
+        source.close()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 from distlab.data.plan.arguments import no_end
 from distlab.data.plan.iterator import Elements
 from distlab.data.plan.plan import INFINITE_CARDINALITY
-from distlab.data.transforms.cache import FileCache, in_memory
+from distlab.data.transforms.cache import FileCache, in_memory, recorded
 from distlab.data.transforms.cache_file import CacheFile, Recording, Saved
 from distlab.data.verbs.planned import DatasetT, Planned
 from distlab.errors import ArgumentValueError, InvalidArgumentError, UnsupportedError
@@ -100,13 +101,7 @@ class StorageVerbs(Planned[DatasetT]):
             raise no_end("save")
         recording = Recording(_file_in("saved", path), self.plan.spec)
         with contextlib.closing(Elements(self.plan)) as elements:
-            try:
-                for element in elements:
-                    recording.add(element)
-            except BaseException:
-                recording.abandon()
-                raise
-        recording.finish()
+            collections.deque(recorded(elements, recording), maxlen=0)
 
     @classmethod
     def load(
