@@ -173,7 +173,7 @@ def test_damaged_files_raise_data_loss(
     assert lists(Dataset.range(5).cache(path)) == [0, 1, 2, 3, 4]
 
 
-def test_elements_of_another_pipeline_are_told(tmp_path: Path) -> None:
+def test_files_of_another_pipeline_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     list(Dataset.range(5).cache(path))
     for other in (Dataset.range(5, output_type=np.int32), Dataset.range(5).batch(2)):
