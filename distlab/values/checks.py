@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.devices.jax_internals import ConcreteArray, being_transformed
+from distlab.devices.jax_internals import ConcreteArray, being_transformed, placing
 from distlab.errors import (
     ContextError,
     DonatedError,
@@ -22,7 +22,7 @@ from distlab.errors import (
 )
 from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
-from distlab.values.plain_arrays import are_of_devices, is_plain
+from distlab.values.plain_arrays import are_of_devices, is_plain, unshared
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.wide_integers import require_kept
 
@@ -167,14 +167,16 @@ def way_to_components(value: Any) -> str:
     return "Pass what run returned"
 
 
-def as_array(value: Any, verb: str) -> jax.Array:
-    """Returns a leaf as an array."""
-    require_alive(value, f"A value of {verb}")
-    require_kept(value, f"A value of {verb}")
+def as_array(value: Any, what: str, dtype: Any = None) -> jax.Array:
+    """Returns an array-like as an array; `what` receives it."""
+    require_alive(value, f"A value of {what}")
+    if dtype is None:
+        require_kept(value, f"A value of {what}")
     try:
-        return jnp.asarray(value)
+        with placing():
+            return jnp.asarray(unshared(value), dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{said_by_jax(error, 200)} Leave it out, or convert it."
+            f"{what} needs arrays or numbers, got a {type(value).__name__}: {shown(value)}. "
+            f"{said_by_jax(error, 400)} Leave it out, or convert it."
         ) from error

@@ -8,14 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.devices.jax_internals import placing
 from distlab.errors import ValueShapeError
-from distlab.text.shown import said_by_jax, shown
-from distlab.values.checks import require_alive
+from distlab.text.shown import shown
+from distlab.values.checks import as_array
 from distlab.values.operators import ArrayOperators
-from distlab.values.plain_arrays import unshared
 from distlab.values.stacks import require_no_stack
-from distlab.values.wide_integers import require_kept
 
 
 class _Typed(Protocol):
@@ -30,20 +27,10 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     """Returns an array-like or a variable as an array."""
     if isinstance(value, ArrayOperators):
         value = value.value()
-    require_alive(value, f"The value of {what}")
     require_no_stack(value, what)
-    if dtype is None:
-        require_kept(value, f"The value of {what}")
-    else:
+    if dtype is not None:
         _require_kept(value, dtype, what)
-    try:
-        with placing():
-            return jnp.asarray(unshared(value), dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueShapeError(
-            f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{said_by_jax(error, 400)} Pass an array, or a list of numbers."
-        ) from error
+    return as_array(value, what, dtype)
 
 
 def _require_kept(value: Any, dtype: Any, what: str) -> None:
