@@ -325,7 +325,7 @@ class _ReadingFrame(frames.Frame):
             read: jax.Array = value.value()
             return read
 
-    def _refuse(self, variable: StoredVariable, *_: Any) -> NoReturn:
+    def _refuse(self, variable: StoredVariable, *_: Any, **__: Any) -> NoReturn:
         raise ContextError(
             f"{variable.name} is assigned by the function that is exported, which would change "
             "nothing where it is loaded. Export a function that only reads variables: a model's "
