@@ -79,15 +79,10 @@ def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
 
 
 class StepSeconds(NamedTuple):
-    """The duration of a step of the loop.
+    """The duration of a step of the loop."""
 
-    Attributes:
-      whole: Seconds from one step to the next.
-      computing: Those of them in which a device computes.
-    """
-
-    whole: float
-    computing: float
+    whole: float  # Seconds from one step to the next
+    computing: float  # Those of them in which a device computes
 
 
 def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:

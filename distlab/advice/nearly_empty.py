@@ -102,17 +102,11 @@ def _ends_of_epochs(columns: EvidenceColumns, rows: Ints) -> Flags:
 
 
 class _Typical(NamedTuple):
-    """Usual nanoseconds.
+    """Usual nanoseconds."""
 
-    Attributes:
-      of_small: From a small batch until the next one is asked for.
-      wait: The wait for that one: it would come without the small batch, too.
-      of_full: From a full batch to the next one.
-    """
-
-    of_small: float
-    wait: float
-    of_full: float
+    of_small: float  # From a small batch until the next one is asked for
+    wait: float  # The wait for that one: it would come without the small batch, too
+    of_full: float  # From a full batch to the next one
 
 
 def _typical_periods(columns: EvidenceColumns, rows: Ints, small: Flags) -> _Typical:

@@ -104,17 +104,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 
 class _Line(NamedTuple):
-    """A line of the program.
+    """A line of the program."""
 
-    Attributes:
-      source: Its file and number; empty where no line takes most of the time.
-      share: Its share of the own Python's time.
-      compiles: Whether JAX compiles there.
-    """
-
-    source: str
+    source: str  # Its file and number; empty where no line takes most of the time
     share: float
-    compiles: bool
+    compiles: bool  # Whether JAX compiles there
 
 
 def _busiest_line(columns: EvidenceColumns) -> _Line:

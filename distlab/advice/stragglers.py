@@ -57,17 +57,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 
 class _Profile(NamedTuple):
-    """Profiles in a row in which the same replicas are slow.
-
-    Attributes:
-      slow: These replicas.
-      ratio: How many times the work of the others they have.
-      captures: The profiles, newest first.
-    """
+    """Profiles in a row in which the same replicas are slow."""
 
     slow: list[int]
-    ratio: float
-    captures: list[Capture]
+    ratio: float  # How many times the work of the others they have
+    captures: list[Capture]  # The profiles, newest first
 
     @property
     def whole(self) -> int:

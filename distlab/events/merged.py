@@ -37,18 +37,11 @@ def _never() -> bool:
 
 
 class Origin(NamedTuple):
-    """The events of one process, as `merged` accepts them.
+    """The events of one process, as `merged` accepts them."""
 
-    Attributes:
-      source: Its ring or run file.
-      clock_offset_ns: Nanoseconds to add to its clock to get the common clock, up to its first
-        `ClockOffset`.
-      live: Returns whether its process may still emit events.
-    """
-
-    source: Source
-    clock_offset_ns: int = 0
-    live: Callable[[], bool] = _never
+    source: Source  # Its ring or run file
+    clock_offset_ns: int = 0  # To the common clock, up to its first `ClockOffset`
+    live: Callable[[], bool] = _never  # Returns whether its process may still emit events
 
 
 class Offsets:

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Literal, TypeAlias, get_args, overload
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Envelope, Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
-from distlab.folds.accepted import checked, require_number
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
 from distlab.folds.coordination import Coordination, CoordinationColumns
 from distlab.folds.devices import CaptureColumns, Captures, DeviceColumns, Devices
@@ -24,7 +22,6 @@ from distlab.folds.reductions import ReductionColumns, Reductions
 from distlab.folds.steps import StepColumns, Steps
 from distlab.folds.timeline import Timeline, TimelineColumns
 from distlab.folds.workers import WorkerColumns, Workers
-from distlab.text.shown import shown
 
 FoldName: TypeAlias = Literal[
     "header",
@@ -106,17 +103,7 @@ class Folds:
 
         Returns:
           How many events it read: `limit` when there may be more.
-
-        Raises:
-          ArgumentTypeError: `source` is no source, or `limit` no whole number.
-          ArgumentValueError: `limit` is less than 1.
         """
-        if isinstance(source, type) or not callable(getattr(source, "since", None)):
-            raise ArgumentTypeError(
-                f"Folds.read takes a source of events, got {shown(source)}. Pass what "
-                "Run.open(path) returned."
-            )
-        require_number("Folds.read", "limit", limit, least=1, optional=False)
         chunk = source.since(self.cursor, limit)
         with self._lock:
             self.cursor = chunk.cursor
@@ -130,11 +117,7 @@ class Folds:
         Args:
           events: The events.
           processes: The process of each event; a single one stands for all.
-
-        Raises:
-          ArgumentTypeError: `events` has something else than events.
         """
-        events = list(checked("Folds.add", events))
         each = len(processes) == len(events)
         known = [
             Envelope(process, event)
@@ -152,13 +135,7 @@ class Folds:
                     fold.add(wanted)
 
     def version(self, name: FoldName) -> int:
-        """Returns a number that rises when the columns of `name` change.
-
-        Raises:
-          ArgumentTypeError: `name` is no text.
-          ArgumentValueError: There is no such fold.
-        """
-        _require_name(name)
+        """Returns a number that rises when the columns of `name` change."""
         return self._workers.version if name == "workers" else self._folds[name].version
 
     @overload
@@ -200,12 +177,7 @@ class Folds:
 
         Returns:
           Columns that all callers share: they must not change them.
-
-        Raises:
-          ArgumentTypeError: `name` is no text.
-          ArgumentValueError: There is no such fold.
         """
-        _require_name(name)
         with self._lock:
             fold: Fold[Columns] | Workers
             fold = self._workers if name == "workers" else self._folds[name]
@@ -220,13 +192,7 @@ class Folds:
         Args:
           number: Number of the batch, see `Batches.detail`; None for the newest.
           dataset: Number of the dataset to which it belongs; None for any.
-
-        Raises:
-          ArgumentTypeError: One of them is no whole number.
-          ArgumentValueError: One of them is negative.
         """
-        require_number("Folds.batch", "number", number)
-        require_number("Folds.batch", "dataset", dataset)
         with self._lock:
             return self._batches.detail(number, dataset)
 
@@ -237,10 +203,3 @@ class Folds:
         """
         with self._lock:
             return self._batches.detail(None, self._batches.main)
-
-
-def _require_name(name: object) -> None:
-    if isinstance(name, str) and name in get_args(FoldName):
-        return
-    kind = ArgumentValueError if isinstance(name, str) else ArgumentTypeError
-    raise kind(f"There is no fold {shown(name)}. Write one of: {', '.join(get_args(FoldName))}.")

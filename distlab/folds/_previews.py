@@ -15,19 +15,11 @@ _MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Pictures:
-    """Previews of the examples of one batch, in their order.
+    """Previews of the examples of one batch, in their order."""
 
-    Attributes:
-      form: `"image"`, `"numbers"`, or empty when no example has a preview.
-      pixels: `(examples, *shape)`, uint8 for images and float32 for numbers; zeros
-        where `known` is false. Its shape is `(examples, 0)` without a preview.
-      known: Whether each example has a preview.
-      labels: A short label for each example, empty when there is none.
-    """
-
-    form: str
-    pixels: Pixels
-    known: Flags
+    form: str  # `"image"`, `"numbers"`, or empty when no example has a preview
+    pixels: Pixels  # `(examples, *shape)`, uint8 or float32; zeros where unknown
+    known: Flags  # Whether each example has a preview
     labels: list[str]
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, NamedTuple, TypedDict
+from typing import Any, ClassVar, Final, NamedTuple, TypedDict, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from distlab.events import Compile, Event, Preview, Sharding, Step, Strategy
 from distlab.folds._fold import replica_names
 from distlab.folds._previews import Previews
 from distlab.folds.arrays import Flags, Floats, Ints, Pixels
 
-_MOST: Final = 50
-_MOST_NUMBERS: Final = 1_000
 _MOST_FUNCTIONS: Final = 2
 
 
@@ -22,7 +21,7 @@ class DatasetNames:
     """Names datasets, and gives them places in the order of their first batches.
 
     Distributed datasets of one line of the program whose batches one function receives, such
-    as a new one in each epoch, are one. Of more than 50, the last ones share a place.
+    as a new one in each epoch, are one.
 
     Attributes:
       counts: How many batches of each there were.
@@ -35,7 +34,6 @@ class DatasetNames:
         self._place_of: dict[int, int] = {}
         self._newest: dict[int, tuple[int, bool]] = {}
         self._programs: dict[int, str] = {}
-        self._shared = False
 
     def add(self, event: Sharding) -> int:
         """Counts a batch; returns the place of its dataset."""
@@ -46,8 +44,6 @@ class DatasetNames:
             origin = _origin(event)
             alike = [one for one, known in enumerate(self._origins) if known == origin]
             place = self._place_of[number] = alike[0] if alike else self._new_place(origin)
-            if len(self._place_of) > _MOST_NUMBERS:
-                del self._place_of[next(iter(self._place_of))]
         self.counts[place] += 1
         self._newest[event.strategy] = number, first
         return place
@@ -81,13 +77,10 @@ class DatasetNames:
 
     def texts(self) -> list[str]:
         """Returns a name for each, such as `"for train_step, train.py:31"`."""
-        texts = [
+        return [
             _text(*origin, functions)
             for origin, functions in zip(self._origins, self._functions, strict=True)
         ]
-        if self._shared:
-            texts[-1] = "other datasets"
-        return texts
 
     def _move(self, number: int, function: str) -> int:
         """Gives a dataset the place of those whose batches the function receives."""
@@ -106,9 +99,6 @@ class DatasetNames:
         return place
 
     def _new_place(self, origin: tuple[str, str, int]) -> int:
-        if len(self.counts) == _MOST:
-            self._shared = True
-            return _MOST - 1
         self.counts.append(0)
         self._origins.append(origin)
         self._functions.append({})
@@ -132,86 +122,45 @@ _MOST_EXAMPLES = 1 << 24
 
 
 class BatchColumns(TypedDict):
-    """Columns of `Batches`: one row for each kept batch, oldest first.
-
-    Attributes:
-      number: Numbers of the batches in this recording.
-      epoch: Epochs, as the `Sharding` events state.
-      batch: Numbers of the batches in their epochs.
-      dataset: Numbers of the batches' datasets, in the order of `datasets`.
-      examples: How many examples each global batch has.
-      uneven: Whether some replica received fewer examples than its share.
-      wait_ms: Milliseconds spent on waiting for the source.
-      transfer_ms: Milliseconds spent on transferring the batch to the devices.
-      count: How many batches there were.
-      forgotten: How many of them are not kept.
-      total_bytes: Bytes of all batches, the forgotten ones included.
-      total_wait_s: Seconds spent on waiting for all of them.
-      datasets: A name for each dataset: the user's, or the functions that received its
-        batches, and the line that distributed it.
-      dataset_counts: How many batches of each dataset there were.
-      main: Number of the dataset with the most batches, 0 before the first.
-    """
+    """Columns of `Batches`: one row for each kept batch, oldest first."""
 
     number: Ints
-    epoch: Ints
+    epoch: Ints  #: Epochs, as the `Sharding` events state
     batch: Ints
     dataset: Ints
     examples: Ints
-    uneven: Flags
+    uneven: Flags  #: Whether some replica received fewer examples than its share
     wait_ms: Floats
-    transfer_ms: Floats
+    transfer_ms: Floats  #: Milliseconds spent on transferring the batch to the devices
     count: int
-    forgotten: int
+    forgotten: int  #: How many of them are not kept
     total_bytes: int
-    total_wait_s: float
-    datasets: list[str]
+    total_wait_s: float  #: Seconds spent on waiting for all of them
+    datasets: list[str]  #: The user's name or the functions that got it, and the line
     dataset_counts: list[int]
-    main: int
+    main: int  #: Number of the dataset with the most batches, 0 before the first
 
 
 class BatchDetail(TypedDict):
-    """One batch as the replicas received it.
-
-    Attributes:
-      number: Number of the batch in this recording.
-      epoch: Its epoch.
-      batch: Its number in the epoch.
-      dataset: Number of its dataset, see `BatchColumns`.
-      nominal: How many examples a full batch has for each replica.
-      policy: `"rebatch"` or `"per_replica"`.
-      bytes: Bytes of all examples.
-      wait_ms: Milliseconds spent on waiting for the source.
-      transfer_ms: Milliseconds spent on transferring it to the devices.
-      replica: Names of the replicas' devices.
-      size: How many examples each replica received.
-      whole_size: How many examples the whole batch has when this is a part of it,
-        else None.
-      index: Position of each example in the source, in the order of division; None
-        when the source has no positions.
-      form: `"image"`, `"numbers"`, or empty when no example has a preview.
-      pixels: Previews of the examples, `(examples, *shape)`; zeros where unknown.
-      known: Whether each example has a preview.
-      label: A short label for each example, empty when there is none.
-    """
+    """One batch as the replicas received it."""
 
     number: int
     epoch: int
     batch: int
     dataset: int
-    nominal: int
+    nominal: int  #: How many examples a full batch has for each replica
     policy: str
     bytes: int
     wait_ms: float
-    transfer_ms: float
+    transfer_ms: float  #: Milliseconds spent on transferring it to the devices
     replica: list[str]
-    size: list[int]
-    whole_size: int | None
-    index: Ints | None
-    form: str
-    pixels: Pixels
+    size: list[int]  #: How many examples each replica received
+    whole_size: int | None  #: Examples of the whole batch where this is a part of it
+    index: Ints | None  #: Position of each example in the source, where it has any
+    form: str  #: `"image"`, `"numbers"`, or empty when no example has a preview
+    pixels: Pixels  #: Previews of the examples, `(examples, *shape)`; zeros where unknown
     known: Flags
-    label: list[str]
+    label: list[str]  #: A short label for each example, empty when there is none
 
 
 class _Batch(NamedTuple):
@@ -230,56 +179,38 @@ class _Batch(NamedTuple):
         return any(size != self.event.nominal for size in self.event.sizes)
 
 
+_COLUMNS: Final = {
+    **dict.fromkeys(("number", "epoch", "batch", "dataset", "examples"), "q"),
+    "uneven": "b",
+    **dict.fromkeys(("wait_ms", "transfer_ms"), "d"),
+}
+_DTYPES: Final[dict[str, Any]] = {"q": np.int64, "b": np.bool_, "d": np.float64}
+
+
 class _Table:
     """The kept batches' columns, as arrays that grow; rebuilt only when batches are forgotten."""
 
     def __init__(self, batches: Iterable[_Batch] = ()) -> None:
-        self._number = array("q")
-        self._epoch = array("q")
-        self._batch = array("q")
-        self._dataset = array("q")
-        self._examples = array("q")
-        self._uneven = array("b")
-        self._wait_ms = array("d")
-        self._transfer_ms = array("d")
+        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
         for batch in batches:
             self.add(batch)
 
     def add(self, batch: _Batch) -> None:
         event = batch.event
-        self._number.append(batch.number)
-        self._epoch.append(event.epoch)
-        self._batch.append(event.batch)
-        self._dataset.append(batch.dataset)
-        self._examples.append(sum(event.sizes))
-        self._uneven.append(batch.uneven)
-        self._wait_ms.append(event.wait_ns / 1e6)
-        self._transfer_ms.append(event.transfer_ns / 1e6)
+        row = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.sizes))
+        row = (*row, batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
 
     def move_last(self, dataset: int) -> None:
         """Gives the last batch to another dataset."""
-        self._dataset[-1] = dataset
+        self._columns["dataset"][-1] = dataset
 
-    def columns(
-        self, count: int, total_bytes: int, wait_ns: int, names: DatasetNames
-    ) -> BatchColumns:
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
         # By way of bytes: an array that lends its buffer cannot grow meanwhile.
         return {
-            "number": np.frombuffer(self._number.tobytes(), np.int64),
-            "epoch": np.frombuffer(self._epoch.tobytes(), np.int64),
-            "batch": np.frombuffer(self._batch.tobytes(), np.int64),
-            "dataset": np.frombuffer(self._dataset.tobytes(), np.int64),
-            "examples": np.frombuffer(self._examples.tobytes(), np.int64),
-            "uneven": np.frombuffer(self._uneven.tobytes(), np.bool_),
-            "wait_ms": np.frombuffer(self._wait_ms.tobytes(), np.float64),
-            "transfer_ms": np.frombuffer(self._transfer_ms.tobytes(), np.float64),
-            "count": count,
-            "forgotten": count - len(self._number),
-            "total_bytes": total_bytes,
-            "total_wait_s": wait_ns / 1e9,
-            "datasets": names.texts(),
-            "dataset_counts": list(names.counts),
-            "main": names.main,
+            name: np.frombuffer(column.tobytes(), _DTYPES[column.typecode])
+            for name, column in self._columns.items()
         }
 
 
@@ -368,7 +299,18 @@ class Batches:
 
     def columns(self) -> BatchColumns:
         """Returns the batches of all events so far."""
-        return self._table.columns(self._count, self._total_bytes, self._wait_ns, self._datasets)
+        kept = self._table.columns()
+        names = self._datasets
+        others = {
+            "count": self._count,
+            "forgotten": self._count - len(self._kept),
+            "total_bytes": self._total_bytes,
+            "total_wait_s": self._wait_ns / 1e9,
+            "datasets": names.texts(),
+            "dataset_counts": list(names.counts),
+            "main": names.main,
+        }
+        return cast("BatchColumns", kept | others)
 
     def detail(self, number: int | None = None, dataset: int | None = None) -> BatchDetail | None:
         """Returns one batch as the replicas received it.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypedDict, cast
+from typing import Final, Literal, TypedDict
 
 import numpy as np
 
-from distlab.errors import ArgumentTypeError
 from distlab.folds._folds import Folds
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.metrics import MetricColumns
 from distlab.text.bytes import bytes_text
 from distlab.text.metric_names import by_interest, is_loss
-from distlab.text.shown import shown
 from distlab.text.units import count_text
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
@@ -21,46 +19,23 @@ _Curve = tuple[Ints, Floats]
 
 
 class ComparisonColumns(TypedDict):
-    """Two runs side by side; lists have one entry for each run unless stated otherwise.
-
-    Attributes:
-      name: Names of the runs; equal names get a number.
-      metric: The metric that is compared: the first with "loss" in its name that both
-        runs have, else each run's own first loss or first metric; empty without one.
-      step: Steps of the curves.
-      value: Values of the curves.
-      complete: Whether each curve has every logged value.
-      time_s: Seconds since the run began.
-      steps_per_s: Steps per second at these times.
-      examples_per_s: Examples per second at these times.
-      largest: Where the curves differ most, as `(step, value of the first run, value of
-        the second run)`. It is one of the first run's steps that the second run covers;
-        the second run's value there is interpolated. None when they share no step.
-      setting: Names of the settings of both runs; here and in the next two one entry for
-        each setting.
-      setting_a: The first run's settings as text, empty when not known.
-      setting_b: The second run's settings.
-      what: Names of the lines of a table; here and below one entry for each line.
-      unit: Units of the lines.
-      a: The first run's numbers, None when unknown.
-      b: The second run's numbers, None when unknown.
-    """
+    """Two runs side by side; lists have one entry for each run unless stated otherwise."""
 
     name: list[str]
-    metric: list[str]
+    metric: list[str]  #: The first loss of both runs, else each run's own first
     step: list[Ints]
     value: list[Floats]
-    complete: list[bool]
+    complete: list[bool]  #: Whether each curve has every logged value
     time_s: list[Floats]
     steps_per_s: list[Floats]
     examples_per_s: list[Floats]
-    largest: tuple[float, float, float] | None
-    setting: list[str]
-    setting_a: list[str]
+    largest: tuple[float, float, float] | None  #: Step and values where they differ most
+    setting: list[str]  #: Names of the settings of both runs
+    setting_a: list[str]  #: The first run's settings as text, empty when not known
     setting_b: list[str]
-    what: list[str]
+    what: list[str]  #: Names of the lines of a table; here and below one entry for each line
     unit: list[Unit]
-    a: list[float | None]
+    a: list[float | None]  #: The first run's numbers, None when unknown
     b: list[float | None]
 
 
@@ -75,9 +50,6 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
     Returns:
       Both runs' curves and rates, and a table of their numbers.
 
-    Raises:
-      ArgumentTypeError: `first` or `second` is no `Folds`, or `names` are no two texts.
-
     Example:
       >>> from distlab.events import Metric
       >>> from distlab.folds import Folds, compare
@@ -89,13 +61,6 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
       >>> columns["metric"], columns["largest"]  # step, and both runs' losses there
       (['loss', 'loss'], (3.0, 6.0, 3.0))
     """
-    for run in (first, second):
-        if not isinstance(run, Folds):
-            raise ArgumentTypeError(
-                f"compare takes the Folds of two runs, got {shown(run)}. Read each run into a "
-                "Folds first, or call Run.compare(other)."
-            )
-    _require_names(names)
     runs = [first, second]
     metrics = [run.columns("metrics") for run in runs]
     rates = [run.columns("steps") for run in runs]
@@ -128,16 +93,6 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         "a": list(lines[0].values()),
         "b": list(lines[1].values()),
     }
-
-
-def _require_names(names: object) -> None:
-    pair = isinstance(names, tuple | list) and len(names) == 2
-    if pair and all(isinstance(name, str) for name in cast(Sequence[object], names)):
-        return
-    raise ArgumentTypeError(
-        f"names must be two texts, one a run, got {shown(names)}. Leave it out for the runs' own "
-        "names."
-    )
 
 
 def _names(runs: list[Folds], names: tuple[str, str]) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple, TypedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -31,8 +32,10 @@ _MOST_ROWS: Final = 64
 _RECENT_S: Final = 5.0
 
 
-_LINK_COUNTS: Final = ("reads", "read_bytes", "changes", "change_bytes")
-_MESSAGES: Final = ("read_messages", "change_messages")
+_LINK_COUNTS: Final = (
+    *("reads", "read_bytes", "read_messages"),
+    *("changes", "change_bytes", "change_messages"),
+)
 
 
 class CoordinationColumns(TypedDict):
@@ -41,112 +44,57 @@ class CoordinationColumns(TypedDict):
     Columns named `worker...` have an entry for each worker, those named `link...` one for each
     worker and server that exchanged anything, those named `task...` one for each process that was
     lost or has returned, and those named `span...` one for each function that is known singly.
-
-    Attributes:
-      strategy: Number of its strategy, None without a coordinator.
-      processes: Whether the workers are other processes; else they are threads.
-      servers: Number of parameter servers.
-      now_s: Seconds from the run's begin to the newest event.
-      scheduled: Number of functions that were scheduled.
-      waiting: Number of functions in the coordinator's queue.
-      cancelled: Number of functions that an earlier one's error cancelled.
-      unserved: Number of functions that failed without a worker, as a server was lost.
-      function: Names of functions that returned or failed, the most frequent first.
-      function_count: How many of each ended.
-      worker: Names of the workers.
-      worker_begun: Functions that each was given and did not give back.
-      worker_done: Functions that returned.
-      worker_failed: Functions that raised an error.
-      worker_retried: Functions that went back to the queue, as the worker was lost.
-      worker_running: The function that it has, empty for none.
-      worker_queued: Functions that were sent to it and wait there for that one; None where a file
-        of an older version does not report it.
-      worker_busy: Share of the time since the first event in which it had one.
-      worker_used: Changes of variables that the same function had read before.
-      worker_behind: Changes that others had made since these reads, on average; NaN without any.
-      worker_most_behind: The largest of these numbers.
-      worker_lost: How often it was lost.
-      worker_away: Whether it is lost now.
-      link_worker: Numbers of the workers.
-      link_server: Numbers of the servers.
-      link_reads: Values that the worker received.
-      link_read_bytes: Their bytes.
-      link_read_per_s: Bytes a second in the 5 s before the newest event.
-      link_read_messages: Messages by which it asked for them; None where a file of an older version
-        does not report it.
-      link_changes: Changes that it sent.
-      link_change_bytes: Bytes of their operands.
-      link_change_per_s: Bytes a second in the same time.
-      link_change_messages: Messages by which it sent them, likewise.
-      task_name: Names of the processes, such as `"worker 1"` or `"server 0"`.
-      task_state: `"lost"` or `"returned"`.
-      task_reason: Why it was lost; empty where that is not known, and for one that returned.
-      task_s: When, in seconds since the run began. The newest 200.
-      cell_s: Middles of equal cells of time, in seconds. The unfinished newest is left out.
-      cell_done_per_s: Functions that returned or failed, a second.
-      cell_read_per_s: Bytes that workers received, a second.
-      cell_change_per_s: Bytes that they sent, a second.
-      cell_width_s: Width of a cell.
-      row_busy: Share of each cell, the newest included, in which each of the first 64 workers had
-        a function, `(cells, workers)`.
-      span_worker: Numbers of the workers. The newest 2,000.
-      span_begin_s: When they began the function.
-      span_end_s: When it ended.
-      span_waited_s: How long it had waited in the queue.
-      span_function: Its name.
-      span_outcome: `"done"`, `"failed"` or `"retried"`.
-      spans_left_out: How many others ended.
     """
 
-    strategy: int | None
-    processes: bool
+    strategy: int | None  #: Number of its strategy, None without a coordinator
+    processes: bool  #: Whether the workers are other processes; else they are threads
     servers: int
-    now_s: float
+    now_s: float  #: Seconds from the run's begin to the newest event
     scheduled: int
-    waiting: int
-    cancelled: int
-    unserved: int
-    function: list[str]
+    waiting: int  #: Number of functions in the coordinator's queue
+    cancelled: int  #: Number of functions that an earlier one's error cancelled
+    unserved: int  #: Number of functions that failed without a worker, as a server was lost
+    function: list[str]  #: Names of functions that returned or failed, the most frequent first
     function_count: list[int]
     worker: list[str]
-    worker_begun: list[int]
+    worker_begun: list[int]  #: Functions that each was given and did not give back
     worker_done: list[int]
     worker_failed: list[int]
-    worker_retried: list[int]
-    worker_running: list[str]
-    worker_queued: list[int | None]
-    worker_busy: list[float]
-    worker_used: list[int]
-    worker_behind: list[float]
+    worker_retried: list[int]  #: Functions that went back to the queue, as the worker was lost
+    worker_running: list[str]  #: The function that it has, empty for none
+    worker_queued: list[int | None]  #: Sent and waiting there; None in older files
+    worker_busy: list[float]  #: Share of the time since the first event in which it had one
+    worker_used: list[int]  #: Changes of variables that the same function had read before
+    worker_behind: list[float]  #: Others' changes since these reads, mean; NaN for none
     worker_most_behind: list[int]
     worker_lost: list[int]
-    worker_away: list[bool]
+    worker_away: list[bool]  #: Whether it is lost now
     link_worker: list[int]
     link_server: list[int]
-    link_reads: list[int]
+    link_reads: list[int]  #: Values that the worker received
     link_read_bytes: list[int]
-    link_read_per_s: list[float]
-    link_read_messages: list[int | None]
-    link_changes: list[int]
-    link_change_bytes: list[int]
+    link_read_per_s: list[float]  #: Bytes a second in the 5 s before the newest event
+    link_read_messages: list[int | None]  #: Requests for them; None in older files
+    link_changes: list[int]  #: Changes that it sent
+    link_change_bytes: list[int]  #: Bytes of their operands
     link_change_per_s: list[float]
-    link_change_messages: list[int | None]
-    task_name: list[str]
-    task_state: list[str]
-    task_reason: list[str]
-    task_s: list[float]
-    cell_s: Floats
-    cell_done_per_s: Floats
-    cell_read_per_s: Floats
-    cell_change_per_s: Floats
+    link_change_messages: list[int | None]  #: None in older files
+    task_name: list[str]  #: Names of the processes, such as `"worker 1"` or `"server 0"`
+    task_state: list[str]  #: `"lost"` or `"returned"`
+    task_reason: list[str]  #: Why it was lost, as far as known
+    task_s: list[float]  #: When, in seconds since the run began. The newest 200.
+    cell_s: Floats  #: Middles of finished cells, since the run began
+    cell_done_per_s: Floats  #: Functions that returned or failed, a second
+    cell_read_per_s: Floats  #: Bytes that workers received, a second
+    cell_change_per_s: Floats  #: Bytes that they sent, a second
     cell_width_s: float
-    row_busy: Floats
-    span_worker: list[int]
+    row_busy: Floats  #: `(cells, workers)`: share of each cell, the first 64 workers
+    span_worker: list[int]  #: Numbers of the workers. The newest 2,000.
     span_begin_s: list[float]
     span_end_s: list[float]
-    span_waited_s: list[float]
+    span_waited_s: list[float]  #: How long it had waited in the queue
     span_function: list[str]
-    span_outcome: list[str]
+    span_outcome: list[str]  #: `"done"`, `"failed"` or `"retried"`
     spans_left_out: int
 
 
@@ -163,36 +111,45 @@ class _Change(NamedTuple):
     name: str
     state: str
     reason: str
-    at_s: float
+    s: float
 
 
+@dataclass
 class _Worker:
     """One worker, in all periods."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.busy_s = 0.0
-        self.running = ""
-        self.queued: int | None = 0
-        self.most_behind = 0
+    begun: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    running: str = ""
+    queued: int | None = 0
+    used: int = 0
+    most_behind: int = 0
+    behind_used: int = 0
+    busy_s: float = 0.0
 
 
+@dataclass
 class _Link:
     """One worker and one server, in all periods."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.messages: dict[str, int | None] = dict.fromkeys(_MESSAGES)
-        self.recent: deque[tuple[float, int, int]] = deque()
+    worker: int
+    server: int
+    reads: int = 0
+    read_bytes: int = 0
+    changes: int = 0
+    change_bytes: int = 0
+    read_messages: int | None = None
+    change_messages: int | None = None
+    recent: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def add(self, link: ServerLink, at_s: float) -> None:
         """Adds a period that ended at a time."""
         for name in _LINK_COUNTS:
-            self.counts[name] += getattr(link, name)
-        for name in _MESSAGES:
             count = getattr(link, name)
             if count is not None:
-                self.messages[name] = (self.messages[name] or 0) + count
+                setattr(self, name, (getattr(self, name) or 0) + count)
         self.recent.append((at_s, link.read_bytes, link.change_bytes))
         self._forget(at_s)
 
@@ -291,16 +248,14 @@ class Coordination:
         newest = own.newest
         names = [f"worker {n}" for n in range(min(newest.workers, MOST_WORKERS) if newest else 0)]
         workers = [own.workers.get(n, _Worker()) for n in range(len(names))]
-        links = sorted(own.links.items())
-        rates = [link.per_s(self._now_s) for _, link in links]
+        links = [link for _, link in sorted(own.links.items())]
+        rates = [link.per_s(self._now_s) for link in links]
         functions = own.functions.most_common()
         passed_s = max(self._now_s - own.first_s, 1e-9)
         cells = own.cells
         whole = min(int(self._now_s // cells.width_s), cells.most) if newest else 0
         rows = cells.of("busy", _MOST_ROWS)[:, : len(names)]
-        used = [worker.counts["used"] for worker in workers]
-        behind = [worker.counts["behind"] for worker in workers]
-        return {
+        columns: dict[str, object] = {
             "strategy": strategy,
             "processes": bool(newest and newest.processes),
             "servers": newest.servers if newest else 0,
@@ -312,46 +267,32 @@ class Coordination:
             "function": [name for name, _ in functions],
             "function_count": [count for _, count in functions],
             "worker": names,
-            "worker_begun": [worker.counts["begun"] for worker in workers],
-            "worker_done": [worker.counts["done"] for worker in workers],
-            "worker_failed": [worker.counts["failed"] for worker in workers],
-            "worker_retried": [worker.counts["retried"] for worker in workers],
-            "worker_running": [worker.running for worker in workers],
-            "worker_queued": [worker.queued for worker in workers],
+            **_listed("worker", workers, "begun", "done", "failed", "retried", "running", "queued"),
+            **_listed("worker", workers, "used", "most_behind"),
             "worker_busy": [min(worker.busy_s / passed_s, 1.0) for worker in workers],
-            "worker_used": used,
-            "worker_behind": [b / u if u else np.nan for b, u in zip(behind, used, strict=True)],
-            "worker_most_behind": [worker.most_behind for worker in workers],
+            "worker_behind": [w.behind_used / w.used if w.used else np.nan for w in workers],
             "worker_lost": [own.lost[name] for name in names],
             "worker_away": [name in own.away for name in names],
-            "link_worker": [worker for (worker, _), _ in links],
-            "link_server": [server for (_, server), _ in links],
-            "link_reads": [link.counts["reads"] for _, link in links],
-            "link_read_bytes": [link.counts["read_bytes"] for _, link in links],
+            **_listed("link", links, "worker", "server", *_LINK_COUNTS),
             "link_read_per_s": [read for read, _ in rates],
-            "link_read_messages": [link.messages["read_messages"] for _, link in links],
-            "link_changes": [link.counts["changes"] for _, link in links],
-            "link_change_bytes": [link.counts["change_bytes"] for _, link in links],
             "link_change_per_s": [sent for _, sent in rates],
-            "link_change_messages": [link.messages["change_messages"] for _, link in links],
-            "task_name": [change.name for change in own.tasks],
-            "task_state": [change.state for change in own.tasks],
-            "task_reason": [change.reason for change in own.tasks],
-            "task_s": [change.at_s for change in own.tasks],
+            **_listed("task", own.tasks, *_Change._fields),
             "cell_s": (np.arange(whole, dtype=np.float64) + 0.5) * cells.width_s,
             "cell_done_per_s": cells.of("ended")[:whole] / cells.width_s,
             "cell_read_per_s": cells.of("read")[:whole] / cells.width_s,
             "cell_change_per_s": cells.of("sent")[:whole] / cells.width_s,
             "cell_width_s": cells.width_s,
             "row_busy": np.minimum(rows[: whole + 1] / cells.width_s, 1.0),
-            "span_worker": [span.worker for span in own.spans],
-            "span_begin_s": [span.begin_s for span in own.spans],
-            "span_end_s": [span.end_s for span in own.spans],
-            "span_waited_s": [span.waited_s for span in own.spans],
-            "span_function": [span.function for span in own.spans],
-            "span_outcome": [span.outcome for span in own.spans],
+            **_listed("span", own.spans, *_Span._fields),
             "spans_left_out": own.left_out,
         }
+        return cast("CoordinationColumns", columns)
+
+
+def _listed(prefix: str, rows: Iterable[object], *names: str) -> dict[str, list[object]]:
+    """Returns attributes of rows as columns with a prefix."""
+    kept = list(rows)
+    return {f"{prefix}_{name}": [getattr(row, name) for row in kept] for name in names}
 
 
 def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
@@ -391,16 +332,17 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
 
 def _add_worker(worker: _Worker, period: WorkerClosures) -> None:
     for name in ("begun", "done", "failed", "retried"):
-        worker.counts[name] += getattr(period, name)
+        setattr(worker, name, getattr(worker, name) + getattr(period, name))
     worker.busy_s += period.busy_ns / 1e9
     worker.running, worker.queued = period.running, period.queued
 
 
 def _add_link(own: _Coordinator, link: ServerLink, end_s: float) -> None:
-    own.links.setdefault((link.worker, link.server), _Link()).add(link, end_s)
+    kept = own.links.setdefault((link.worker, link.server), _Link(link.worker, link.server))
+    kept.add(link, end_s)
     worker = own.workers.setdefault(link.worker, _Worker())
-    worker.counts["used"] += link.used
-    worker.counts["behind"] += link.behind
+    worker.used += link.used
+    worker.behind_used += link.behind
     worker.most_behind = max(worker.most_behind, link.most_behind)
 
 

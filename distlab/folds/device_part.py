@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from distlab.folds.accepted import require_columns, require_number
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.batches import BatchColumns, BatchDetail
 from distlab.folds.devices import CaptureColumns, DeviceColumns
@@ -32,33 +31,17 @@ def part_of_devices(
     Returns:
       The columns with `device`, `busy`, `now` and `mean` of these rows. A group has the mean
       shares of its devices.
-
-    Raises:
-      ArgumentTypeError: `devices` are other columns, or a number is no whole number.
-      ArgumentValueError: A number is too small.
     """
-    require_columns("part_of_devices", devices, DeviceColumns, "Folds.columns('devices')")
-    require_number("part_of_devices", "first", first)
-    require_number("part_of_devices", "most", most, least=1, optional=False)
     names = devices["device"]
     if len(names) <= most:
         return devices
-    if first is not None:
-        chosen = _chosen(len(names), first, most)
-        return {
-            **devices,
-            "device": names[chosen],
-            "busy": devices["busy"][:, chosen],
-            "now": devices["now"][chosen],
-            "mean": devices["mean"][chosen],
-        }
-    begins, counts = _groups(len(names), most)
+    groups = _groups(len(names), first, most)
     return {
         **devices,
-        "device": _group_names(names, begins, counts),
-        "busy": _means(devices["busy"], begins, counts),
-        "now": _means(devices["now"], begins, counts),
-        "mean": _means(devices["mean"], begins, counts),
+        "device": _names(names, *groups),
+        "busy": _means(devices["busy"], *groups),
+        "now": _means(devices["now"], *groups),
+        "mean": _means(devices["mean"], *groups),
     }
 
 
@@ -72,23 +55,13 @@ def part_of_placements(placements: PlacementColumns, first: int | None = None) -
     Returns:
       The columns with `device` and `bytes` of these rows; `device_bytes` has all
       devices. A group has the mean bytes of its devices, rounded to whole bytes.
-
-    Raises:
-      ArgumentTypeError: `placements` are other columns, or a number is no whole number.
-      ArgumentValueError: A number is too small.
     """
-    require_columns("part_of_placements", placements, PlacementColumns, "placement")
-    require_number("part_of_placements", "first", first)
     names = placements["device"]
     if len(names) <= MOST_ROWS:
         return placements
-    sizes = placements["bytes"]
-    if first is not None:
-        chosen = _chosen(len(names), first, MOST_ROWS)
-        return {**placements, "device": names[chosen], "bytes": sizes[:, chosen]}
-    begins, counts = _groups(len(names), MOST_ROWS)
-    means = np.rint(_means(sizes, begins, counts)).astype(np.int64)
-    return {**placements, "device": _group_names(names, begins, counts), "bytes": means}
+    groups = _groups(len(names), first, MOST_ROWS)
+    means = np.rint(_means(placements["bytes"], *groups)).astype(np.int64)
+    return {**placements, "device": _names(names, *groups), "bytes": means}
 
 
 def part_of_captures(captures: CaptureColumns, first: int | None = None) -> CaptureColumns:
@@ -101,29 +74,19 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
 
     Returns:
       The columns with `device`, the shares and `spans` of these devices.
-
-    Raises:
-      ArgumentTypeError: `captures` are other columns, or a number is no whole number.
-      ArgumentValueError: A number is too small.
     """
-    require_columns("part_of_captures", captures, CaptureColumns, "Folds.columns('captures')")
-    require_number("part_of_captures", "first", first)
     names = captures["device"]
     if len(names) <= MOST_ROWS:
         return captures
-    if first is not None:
-        rows = list(range(*_chosen(len(names), first, MOST_ROWS).indices(len(names))))
-    else:
-        begins, counts = _groups(len(names), MOST_ROWS)
-        compute = captures["compute"]
-        rows = [
-            int(begin + compute[begin : begin + count].argmax())
-            for begin, count in zip(begins, counts, strict=True)
-        ]
+    compute = captures["compute"]
+    rows = [
+        int(begin + compute[begin : begin + count].argmax())
+        for begin, count in zip(*_groups(len(names), first, MOST_ROWS), strict=True)
+    ]
     return {
         **captures,
         "device": [names[row] for row in rows],
-        "compute": captures["compute"][rows],
+        "compute": compute[rows],
         "waiting": captures["waiting"][rows],
         "copy": captures["copy"][rows],
         "idle": captures["idle"][rows],
@@ -131,18 +94,16 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
     }
 
 
-def _chosen(devices: int, first: int, most: int) -> slice:
-    begin = min(max(0, first), devices - most)
-    return slice(begin, begin + most)
-
-
-def _groups(devices: int, most: int) -> tuple[Ints, Ints]:
-    """Returns the index of each group's first device, and each group's size."""
+def _groups(devices: int, first: int | None, most: int) -> tuple[Ints, Ints]:
+    """Returns the index of each row's first device, and how many devices share the row."""
+    if first is not None:
+        begin = min(first, devices - most)
+        return np.arange(begin, begin + most), np.ones(most, np.int64)
     begins = np.arange(0, devices, -(-devices // most))
     return begins, np.diff(np.append(begins, devices))
 
 
-def _group_names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
+def _names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
     return [
         f"{names[begin]} to {names[begin + count - 1]}" if count > 1 else names[begin]
         for begin, count in zip(begins.tolist(), counts.tolist(), strict=True)
@@ -150,7 +111,8 @@ def _group_names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
 
 
 def _means(amounts: npt.NDArray[np.number], begins: Ints, counts: Ints) -> Floats:
-    means: Floats = np.add.reduceat(amounts.astype(np.float64), begins, axis=-1) / counts
+    kept = amounts[..., : begins[-1] + counts[-1]].astype(np.float64)
+    means: Floats = np.add.reduceat(kept, begins, axis=-1) / counts
     return means
 
 
@@ -170,15 +132,7 @@ def part_of_batch(
 
     Returns:
       The batch with these replicas and their examples alone, and with `whole_size`.
-
-    Raises:
-      ArgumentTypeError: `detail` is no batch, or a number no whole number.
-      ArgumentValueError: A number is too small.
     """
-    require_number("part_of_batch", "first", first, optional=False)
-    require_number("part_of_batch", "most", most, least=1, optional=False)
-    if detail is not None:
-        require_columns("part_of_batch", detail, BatchDetail, "Folds.batch()")
     if detail is None or len(detail["replica"]) <= most:
         return detail
     first = min(first, len(detail["replica"]) - most)
@@ -206,13 +160,7 @@ def part_of_batches(batches: BatchColumns, dataset: int | None = None) -> BatchC
 
     Returns:
       The columns with the rows of these batches; the totals are those of all.
-
-    Raises:
-      ArgumentTypeError: `batches` are no columns of batches, or `dataset` is no number.
-      ArgumentValueError: `dataset` is negative.
     """
-    require_columns("part_of_batches", batches, BatchColumns, "Folds.columns('batches')")
-    require_number("part_of_batches", "dataset", dataset)
     if dataset is None:
         return batches
     rows = batches["dataset"] == dataset

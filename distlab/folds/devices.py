@@ -15,39 +15,20 @@ _MOST_WINDOWS = 512
 
 
 class DeviceColumns(TypedDict):
-    """Columns of `Devices`: the devices of the strategy that was watched last.
-
-    Attributes:
-      device: Names of the devices, in replica order.
-      start_s: Begins of the watched windows, in seconds since the run began.
-      end_s: Ends of the watched windows.
-      busy: Busy shares, 0 to 1, `(windows, devices)`; a merged window has its mean.
-      now: Each device's busy share in the newest window.
-      mean: Each device's busy share of all the time in which it was watched.
-      ended: Whether the run has ended.
-      memory: Bytes in use by each device's allocator, None where the platform does
-        not report them.
-      used: Bytes in use on each GPU by all processes, None without NVML.
-      utilization: Share of the time in which a kernel ran on each GPU, None without
-        NVML.
-      process_bytes: Resident memory of the process at each window's end; a merged
-        window has the largest.
-      simulated: Whether the devices share one machine's cores.
-      watched: How many windows were watched in all.
-    """
+    """Columns of `Devices`: the devices of the strategy that was watched last."""
 
     device: list[str]
     start_s: Floats
     end_s: Floats
-    busy: Floats
-    now: Floats
-    mean: Floats
-    ended: bool
-    memory: list[int] | None
-    used: list[int] | None
-    utilization: list[float] | None
-    process_bytes: Ints
-    simulated: bool
+    busy: Floats  #: Busy shares, 0 to 1, `(windows, devices)`; a merged window has its mean
+    now: Floats  #: Each device's busy share in the newest window
+    mean: Floats  #: Each device's busy share of all the time in which it was watched
+    ended: bool  #: Whether the run has ended
+    memory: list[int] | None  #: Bytes of each allocator, None where not reported
+    used: list[int] | None  #: Bytes in use on each GPU by all processes, None without NVML
+    utilization: list[float] | None  #: Share of time with a kernel, None without NVML
+    process_bytes: Ints  #: Resident memory at each window's end, the largest of merged
+    simulated: bool  #: Whether the devices share one machine's cores
     watched: int
 
 
@@ -172,35 +153,19 @@ class CaptureColumns(TypedDict):
     """Columns of `Captures`.
 
     Shares are of the captured time, 0 to 1; the four of a device add up to 1.
-
-    Attributes:
-      count: How many captures the run made.
-      device: Names of the devices in the newest capture.
-      start_s: When it began, in seconds since the run began.
-      end_s: When it ended.
-      steps: How many steps were dispatched during it.
-      asked_by: `"user"` or `"recorder"`.
-      compute: Each device's share spent on computing.
-      waiting: Each device's share spent on waiting for other devices.
-      copy: Each device's share spent on copying.
-      idle: Each device's share spent on nothing.
-      spans: For each device an array `(spans, 3)`: begin and end in milliseconds
-        after `start_s`, and the activity (0 compute, 1 waiting, 2 copy).
-      spans_left_out: How many short spans the capture left out.
-      profile_bytes: Size of the profile.
     """
 
     count: int
-    device: list[str]
-    start_s: float
+    device: list[str]  #: Names of the devices in the newest capture
+    start_s: float  #: When it began, in seconds since the run began
     end_s: float
-    steps: int
-    asked_by: str
+    steps: int  #: How many steps were dispatched during it
+    asked_by: str  #: `"user"` or `"recorder"`
     compute: Floats
     waiting: Floats
     copy: Floats
     idle: Floats
-    spans: list[Floats]
+    spans: list[Floats]  #: `(spans, 3)` each: begin, end (ms after `start_s`), activity
     spans_left_out: int
     profile_bytes: int
 

@@ -137,107 +137,57 @@ _MOST: Final[dict[type[Event], int]] = {
 
 
 class NotFiniteMetric(NamedTuple):
-    """The values of a metric since it is NaN or infinite.
+    """The values of a metric since it is NaN or infinite."""
 
-    Attributes:
-      step: The step of the first one.
-      last_step: The step of the last one.
-      values: How many there are.
-      before: The longest such series before, which ended with a finite value.
-    """
-
-    step: int
-    last_step: int
+    step: int  # The step of the first one
+    last_step: int  # The step of the last one
     values: int
-    before: int = 0
+    before: int = 0  # The longest such series before, which ended with a finite value
 
 
 class Compared(NamedTuple):
-    """Comparisons of the replicas' copies of one state.
-
-    Attributes:
-      strategy: The number of the strategy.
-      first: The first comparison that found a difference; None before one.
-      last: The last comparison.
-      number: How many there were.
-      met: Whether copies that differed were found equal later.
-    """
+    """Comparisons of the replicas' copies of one state."""
 
     strategy: int
-    first: CopiesCompared | None
-    last: CopiesCompared
+    first: CopiesCompared | None  # The first comparison that found a difference; None before one
+    last: CopiesCompared  # The last comparison
     number: int
-    met: bool
+    met: bool  # Whether copies that differed were found equal later
 
 
 class Labels(NamedTuple):
-    """The labels of a dataset's examples.
+    """The labels of a dataset's examples."""
 
-    Attributes:
-      of_examples: Positions in the source to labels.
-      of_batches: Epochs and numbers of batches to labels, for sources without positions.
-    """
-
-    of_examples: dict[int, str]
-    of_batches: dict[tuple[int, int], list[str]]
+    of_examples: dict[int, str]  # By position in the source
+    of_batches: dict[tuple[int, int], list[str]]  # By epoch and batch, without positions
 
 
 class EvidenceColumns(TypedDict):
-    """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first.
+    """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first."""
 
-    Attributes:
-      begin_ns: Monotonic time when the recording began. Older events, such as programs
-        compiled before it, belong to no step of the recording.
-      since_ns: Monotonic time from which on the steps, batches, reductions and copies are
-        all kept. A share of the loop's time counts from then.
-      simulated: Whether the devices share one machine's cores.
-      strategies: Numbers of strategies to `(class name, device names)`.
-      strategies_made: Numbers of strategies to the lines that made them.
-      steps: `Step` events.
-      ready: `StepReady` events; on more than 128 devices the last 640,000 times.
-      batches: `Sharding` events; on more than 128 devices the last 640,000 sizes.
-      reductions: `Reduction` events.
-      copies: `Copy` events.
-      costs: `RecorderCost` events.
-      compiles: The last 1,000 `Compile` events.
-      captures: The last 16 `Capture` events.
-      placements: The `Placement` events of the variables that were placed when they held
-        the most memory.
-      memory: Numbers of strategies to bytes in use on each device, as the newest
-        sample reports; without strategies on platforms that do not report them.
-      pauses: Times in which a controlled loop was paused, as `(begin_ns, end_ns)`.
-      not_finite: Names of metrics whose last value is NaN or infinite to since when.
-      not_finite_results: The functions whose last results are NaN or infinite.
-      labels: Numbers of datasets to the labels of their first examples.
-      copies_compared: Programs and subjects to the comparisons of the replicas' copies.
-      own_python: Stacks of the program's own Python to nanoseconds; see `OwnPython`.
-      run_calls: The stacks at which `run` was called, some of them.
-      lost: How many events the recording lost, by its own count.
-    """
-
-    begin_ns: int
-    since_ns: int
-    simulated: bool
-    strategies: dict[int, tuple[str, list[str]]]
-    strategies_made: dict[int, str]
+    begin_ns: int  #: When the recording began; programs may be older
+    since_ns: int  #: From when on all events of the loop are kept
+    simulated: bool  #: Whether the devices share one machine's cores
+    strategies: dict[int, tuple[str, list[str]]]  #: `(class name, device names)`
+    strategies_made: dict[int, str]  #: The lines that made them
     steps: StepTable
-    ready: ReadyTable
-    batches: ShardingTable
+    ready: ReadyTable  #: On more than 128 devices fewer
+    batches: ShardingTable  #: On more than 128 devices fewer
     reductions: ReductionTable
     copies: CopyTable
     costs: CostTable
-    compiles: list[Compile]
-    captures: list[Capture]
-    placements: list[Placement]
-    memory: dict[int, list[int]]
-    pauses: list[tuple[int, int]]
-    not_finite: dict[str, NotFiniteMetric]
-    not_finite_results: list[NotFinite]
-    labels: dict[int, Labels]
-    copies_compared: dict[tuple[int, str], Compared]
-    own_python: dict[str, int]
-    run_calls: list[str]
-    lost: int
+    compiles: list[Compile]  #: The last 1,000
+    captures: list[Capture]  #: The last 16
+    placements: list[Placement]  #: When variables held the most memory
+    memory: dict[int, list[int]]  #: Bytes on each device, where reported
+    pauses: list[tuple[int, int]]  #: Of controlled loops, `(begin_ns, end_ns)`
+    not_finite: dict[str, NotFiniteMetric]  #: Metrics whose last value is not finite
+    not_finite_results: list[NotFinite]  #: Functions whose last results are not
+    labels: dict[int, Labels]  #: Of each dataset's first examples
+    copies_compared: dict[tuple[int, str], Compared]  #: By program and subject
+    own_python: dict[str, int]  #: Stacks to nanoseconds
+    run_calls: list[str]  #: The stacks at which `run` was called, some of them
+    lost: int  #: Events not recorded
 
 
 class Evidence:

@@ -12,44 +12,24 @@ _MOST_ERRORS = 20
 
 
 class HeaderColumns(TypedDict):
-    """Columns of `Header`; texts are empty and numbers 0 before the `Run` event.
-
-    Attributes:
-      name: The run's name.
-      host: The machine's name.
-      process: The process number.
-      unix_ns: The wall clock when the run began, in nanoseconds since 1970.
-      time_ns: The monotonic time when the run began, None before the `Run` event.
-      versions: Package names to versions.
-      devices: Names of the process's devices.
-      simulated: Whether they are CPU devices that share one machine's cores.
-      strategy: Class name of the newest strategy, empty before the first.
-      replicas: Names of the devices of its replicas.
-      status: Status of the `RunEnd` event, empty before it.
-      message: Text of the exception that ended the run.
-      ended_s: Seconds from the run's begin to its end, None before it.
-      errors: The newest 20 errors as `"where: type: message"`.
-      error_count: How many errors occurred.
-      not_recorded: How many events the recording left out, by its own count.
-      not_recorded_reasons: Why it did, each reason once.
-    """
+    """Columns of `Header`; texts are empty and numbers 0 before the `Run` event."""
 
     name: str
     host: str
     process: int
-    unix_ns: int
-    time_ns: int | None
-    versions: dict[str, str]
+    unix_ns: int  #: The wall clock when the run began, in nanoseconds since 1970
+    time_ns: int | None  #: The monotonic time when the run began, None before the `Run` event
+    versions: dict[str, str]  #: Package names to versions
     devices: list[str]
-    simulated: bool
-    strategy: str
-    replicas: list[str]
+    simulated: bool  #: Whether they are CPU devices that share one machine's cores
+    strategy: str  #: Class name of the newest strategy, empty before the first
+    replicas: list[str]  #: Names of the devices of its replicas
     status: str
-    message: str
-    ended_s: float | None
-    errors: list[str]
+    message: str  #: Text of the exception that ended the run
+    ended_s: float | None  #: Seconds from the run's begin to its end, None before it
+    errors: list[str]  #: The newest 20 errors as `"where: type: message"`
     error_count: int
-    not_recorded: int
+    not_recorded: int  #: How many events the recording left out, by its own count
     not_recorded_reasons: list[str]
 
 
@@ -125,15 +105,10 @@ _MOST_ENDED = 20
 
 
 class LoopColumns(TypedDict):
-    """Columns of `Loops`: one row for each loop, oldest first.
-
-    Attributes:
-      name: Names of the loops.
-      state: `"running"`, `"paused"`, `"stopped"` or `"done"`.
-    """
+    """Columns of `Loops`: one row for each loop, oldest first."""
 
     name: list[str]
-    state: list[str]
+    state: list[str]  #: `"running"`, `"paused"`, `"stopped"` or `"done"`
 
 
 class Loops:

@@ -18,37 +18,23 @@ _MOST_CURVES: Final = 64
 takes that of the loss. A curve takes up to 170 kB."""
 
 _MOST_NAMES: Final = 10_000
-_MOST_LETTERS: Final = 1_000_000
-"""Names without a curve, and letters of these names: a damaged file may hold any."""
+"""Names without a curve: a program may log a new name in each step."""
 
 _LARGEST = np.nextafter(2.0**63, 0)
 """Points are floats; the next one is no whole number of 64 bits."""
 
 
 class MetricColumns(TypedDict):
-    """Columns of `Metrics`: one row for each curve, in the order of first use.
-
-    Attributes:
-      name: Names of the metrics.
-      step: For each metric the steps of its points: the step dispatched last before
-        the value was logged.
-      value: For each metric the values of its points, NaN and infinity as logged.
-      last: The newest values.
-      not_finite: How many of the logged values were NaN or infinite.
-      merged: How many neighbouring values share two points, their lowest and their
-        highest; 1 when each value has its own.
-      without_curve: The newest values of further names, which have no curve.
-      values_left_out: How many values of still further names are not kept.
-    """
+    """Columns of `Metrics`: one row for each curve, in the order of first use."""
 
     name: list[str]
-    step: list[Ints]
-    value: list[Floats]
+    step: list[Ints]  #: The step dispatched last before each value
+    value: list[Floats]  #: For each metric the values of its points, NaN and infinity as logged
     last: list[float]
-    not_finite: list[int]
-    merged: list[int]
-    without_curve: dict[str, float]
-    values_left_out: int
+    not_finite: list[int]  #: How many of the logged values were NaN or infinite
+    merged: list[int]  #: Neighbours that share two points, lowest and highest
+    without_curve: dict[str, float]  #: The newest values of further names, which have no curve
+    values_left_out: int  #: How many values of still further names are not kept
 
 
 class Metrics:
@@ -64,7 +50,6 @@ class Metrics:
         self._series: dict[str, Series] = {}
         self._of_kind = Counter[str]()
         self._without_curve: dict[str, float] = {}
-        self._letters = 0
         self._left_out = 0
 
     def add(self, events: Sequence[Event]) -> None:
@@ -81,7 +66,7 @@ class Metrics:
             series = self._series[name] = Series()
         if series is not None:
             series.add(step, value)
-        elif name in self._without_curve or self._may_keep(name):
+        elif name in self._without_curve or len(self._without_curve) < _MOST_NAMES:
             self._without_curve[name] = value
         else:
             self._left_out += 1
@@ -94,14 +79,6 @@ class Metrics:
         if self._of_kind[kind] >= _MOST_CURVES:
             return False
         self._of_kind[kind] += 1
-        return True
-
-    def _may_keep(self, name: str) -> bool:
-        """Returns whether the newest value of a new name is kept, and counts its letters."""
-        letters = self._letters + len(name)
-        if len(self._without_curve) >= _MOST_NAMES or letters > _MOST_LETTERS:
-            return False
-        self._letters = letters
         return True
 
     def columns(self) -> MetricColumns:

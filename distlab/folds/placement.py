@@ -12,34 +12,18 @@ from distlab.events import Event, Placement
 from distlab.folds.arrays import Ints
 
 _SERVER: Final = "server "
-_MOST_CELLS: Final = 1 << 24
-"""Numbers in the table of bytes, at most: 128 MB."""
 
 
 class PlacementColumns(TypedDict):
-    """Columns of `Placements`: one row for each variable or part of one, largest variable first.
-
-    Of very many variables on very many devices the smallest ones have one row together, whose dtype
-    is empty.
-
-    Attributes:
-      name: Names of the variables.
-      layout: `"replicated"`, `"per_replica"` or `"single"`.
-      shape: Shapes of one copy.
-      dtype: Element types.
-      bytes: Bytes on each device, `(variables, devices)`; 0 where there is no copy.
-      device: Names of the devices, one for each column of `bytes`; parameter servers are
-        `server 0` and so on, in order, whichever devices they have.
-      device_bytes: Bytes of all variables on each device or server.
-    """
+    """Columns of `Placements`: one row for each variable or part of one, largest variable first."""
 
     name: list[str]
-    layout: list[str]
+    layout: list[str]  #: `"replicated"`, `"per_replica"` or `"single"`
     shape: list[list[int]]
     dtype: list[str]
-    bytes: Ints
-    device: list[str]
-    device_bytes: Ints
+    bytes: Ints  #: Bytes on each device, `(variables, devices)`; 0 where there is no copy
+    device: list[str]  #: For each column of `bytes`; `server 0` and so on come last
+    device_bytes: Ints  #: Bytes of all variables on each device or server
 
 
 class Placements:
@@ -73,21 +57,16 @@ class Placements:
         arrays = _in_order(self._arrays.values())
         servers = [_server(number) for number in sorted(self._servers)]
         column = {name: place for place, name in enumerate([*self._devices, *servers])}
-        most = max(1, _MOST_CELLS // max(1, len(column)))
-        rows = min(len(arrays), most)
-        table = np.zeros((rows, len(column)), np.int64)
-        for number, placed in enumerate(arrays):
-            row = min(number, most - 1)
+        table = np.zeros((len(arrays), len(column)), np.int64)
+        for row, placed in enumerate(arrays):
             for device, size in zip(placed.devices, placed.bytes_per_device, strict=True):
                 home = device if placed.server is None else _server(placed.server)
                 table[row, column[home]] += size
-        if others := len(arrays) - rows:
-            arrays = arrays[: rows - 1]
         return {
-            "name": [placed.name for placed in arrays] + [f"{others + 1:,} others"] * bool(others),
-            "layout": [placed.layout for placed in arrays] + ["smaller variables"] * bool(others),
-            "shape": [list(placed.shape) for placed in arrays] + [[]] * bool(others),
-            "dtype": [placed.dtype for placed in arrays] + [""] * bool(others),
+            "name": [placed.name for placed in arrays],
+            "layout": [placed.layout for placed in arrays],
+            "shape": [list(placed.shape) for placed in arrays],
+            "dtype": [placed.dtype for placed in arrays],
             "bytes": table,
             "device": list(column),
             "device_bytes": table.sum(axis=0),

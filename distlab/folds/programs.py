@@ -16,40 +16,21 @@ class ProgramColumns(TypedDict):
     """Columns of `Programs`: one row for each of the last 300 programs, newest first.
 
     Numbers of XLA's analyses are None where XLA does not report them.
-
-    Attributes:
-      function: Names of the functions that `run` received.
-      source: Where each function is defined.
-      cause: Why each program was compiled, such as `"new shapes"`.
-      changed: Which argument changed and how, empty for a new function.
-      arguments: The arguments of one replica, as `"name: dtype[shape]"`.
-      collectives: The collectives of each program.
-      flops: Floating-point operations of one execution on one device.
-      argument_bytes: Bytes of the arguments on one device.
-      output_bytes: Bytes of the outputs on one device.
-      temp_bytes: Bytes of scratch memory on one device.
-      peak_bytes: The most bytes that one execution holds on one device.
-      at_s: Seconds since the run began when each program was ready; 0 for programs
-        compiled before the run.
-      compile_s: Seconds spent on tracing and compiling each.
-      steps: How many steps ran each.
-      rows_left_out: How many older programs are left out.
-      compiling_s: Seconds spent on tracing and compiling all programs.
     """
 
     function: list[str]
-    source: list[str]
-    cause: list[str]
-    changed: list[str]
-    arguments: list[list[str]]
+    source: list[str]  #: Where each function is defined
+    cause: list[str]  #: Why each program was compiled, such as `"new shapes"`
+    changed: list[str]  #: Which argument changed and how, empty for a new function
+    arguments: list[list[str]]  #: The arguments of one replica, as `"name: dtype[shape]"`
     collectives: list[list[Collective]]
-    flops: list[float | None]
+    flops: list[float | None]  #: Floating-point operations of one execution on one device
     argument_bytes: list[int | None]
     output_bytes: list[int | None]
     temp_bytes: list[int | None]
-    peak_bytes: list[int | None]
-    at_s: list[float]
-    compile_s: list[float]
+    peak_bytes: list[int | None]  #: The most bytes that one execution holds on one device
+    at_s: list[float]  #: When ready, since the run began; 0 for programs before it
+    compile_s: list[float]  #: Seconds spent on tracing and compiling each
     steps: list[int]
     rows_left_out: int
     compiling_s: float

@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
 from distlab.folds._fold import Clock
+from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.members import StepPart
 
@@ -22,42 +23,23 @@ class StepColumns(TypedDict):
     """Columns of `Steps`.
 
     Rates are per second. They are None before the second step.
-
-    Attributes:
-      time_s: Middles of the bins, in seconds since the run began. The newest,
-        unfinished bin is left out.
-      steps_per_s: Steps per second in each bin.
-      examples_per_s: Examples per second in each bin.
-      bin_s: Width of a bin in seconds.
-      steps: How many steps the newest run took.
-      examples: How many examples they had.
-      total: How many steps the run plans, None when it did not state them.
-      progress: `steps` as a share of `total`, 0 to 1, or None.
-      rate: Steps over the last 2 s, or over the time of the last 8 steps if longer.
-      examples_rate: Examples over the same time.
-      mean_rate: Steps from the first step to the last.
-      mean_examples_rate: Examples from the first step to the last.
-      eta_s: Seconds until `total` at `rate`, or None.
-      since_last_s: Seconds from the newest step to the newest event, None before
-        the first step.
-      elapsed_s: Seconds from the run's begin to the newest event.
     """
 
-    time_s: Floats
+    time_s: Floats  #: Middles of finished bins, since the run began
     steps_per_s: Floats
     examples_per_s: Floats
     bin_s: float
-    steps: int
+    steps: int  #: How many steps the newest run took
     examples: int
-    total: int | None
-    progress: float | None
-    rate: float | None
+    total: int | None  #: How many steps the run plans, None when it did not state them
+    progress: float | None  #: `steps` as a share of `total`, 0 to 1, or None
+    rate: float | None  #: Steps over the last 2 s, or over the time of the last 8 steps if longer
     examples_rate: float | None
-    mean_rate: float | None
+    mean_rate: float | None  #: Steps from the first step to the last
     mean_examples_rate: float | None
-    eta_s: float | None
-    since_last_s: float | None
-    elapsed_s: float
+    eta_s: float | None  #: Seconds until `total` at `rate`, or None
+    since_last_s: float | None  #: From the newest step to the newest event
+    elapsed_s: float  #: Seconds from the run's begin to the newest event
 
 
 class Steps:
@@ -81,9 +63,7 @@ class Steps:
         self._total = run.total_steps if run else None
         if run:
             self._clock.start(run.time_ns)
-        self._steps = [0]
-        self._examples = [0]
-        self._bin = _BIN_SECONDS
+        self._cells = Cells(0.0, _BIN_SECONDS, _MOST_BINS, widen=True)
         self._count = 0
         self._example_count = 0
         self._first = -1
@@ -99,27 +79,16 @@ class Steps:
                 self._begin(event)
                 continue
             seconds = self._clock.seconds(event.time_ns)
-            self._advance(seconds)
+            self._now_s = max(self._now_s, seconds)
+            self._cells.place(self._now_s)  # wide enough, also for the steps before
             if isinstance(event, Step):
                 self._step(seconds, event)
             elif isinstance(event, StepPart):  # of a further process: the step counts once
                 self._count_examples(seconds, event)
         self.version += bool(events)
 
-    def _advance(self, seconds: float) -> None:
-        self._now_s = max(self._now_s, seconds)
-        last = int(self._now_s / self._bin)
-        while last >= _MOST_BINS:
-            self._steps = _pairs(self._steps)
-            self._examples = _pairs(self._examples)
-            self._bin *= 2
-            last = int(self._now_s / self._bin)
-        missing = last + 1 - len(self._steps)
-        self._steps.extend([0] * missing)
-        self._examples.extend([0] * missing)
-
     def _step(self, seconds: float, event: Step) -> None:
-        self._steps[int(seconds / self._bin)] += 1
+        self._cells.of("steps")[self._cells.place(seconds)] += 1
         if not self._count:
             self._first_s = seconds
         self._count += 1
@@ -127,7 +96,7 @@ class Steps:
         self._last_s = max(self._last_s, seconds)
 
     def _count_examples(self, seconds: float, event: Step | StepPart) -> None:
-        self._examples[int(seconds / self._bin)] += event.examples
+        self._cells.of("examples")[self._cells.place(seconds)] += event.examples
         self._example_count += event.examples
         if self._first < 0:
             self._first = event.step
@@ -142,28 +111,33 @@ class Steps:
 
     def _recent_rates(self) -> tuple[float | None, float | None]:
         """Returns the rates over the newest finished bins: 2 s of them, or those of 8 steps."""
-        steps = examples = bins = 0
-        for place in range(len(self._steps) - 2, int(self._first_s / self._bin), -1):
-            steps += self._steps[place]
-            examples += self._examples[place]
-            bins += 1
-            if bins * self._bin >= _RECENT_SECONDS and steps >= _RECENT_STEPS:
-                break
-        if steps < 2:
+        width_s = self._cells.width_s
+        whole = slice(int(self._first_s // width_s) + 1, self._finished())
+        steps, examples = (
+            self._cells.of(name)[whole][::-1].cumsum() for name in ("steps", "examples")
+        )
+        seconds = np.arange(1, len(steps) + 1) * width_s
+        enough = np.flatnonzero((seconds >= _RECENT_SECONDS) & (steps >= _RECENT_STEPS))
+        last = int(enough[0]) if len(enough) else len(steps) - 1
+        if last < 0 or steps[last] < 2:
             return self._mean_rates()
-        return steps / (bins * self._bin), examples / (bins * self._bin)
+        return float(steps[last] / seconds[last]), float(examples[last] / seconds[last])
+
+    def _finished(self) -> int:
+        """Returns how many bins are over."""
+        return min(int(self._now_s // self._cells.width_s), _MOST_BINS)
 
     def columns(self) -> StepColumns:
         """Returns the counts of all events so far."""
-        complete = len(self._steps) - 1
+        complete, width_s = self._finished(), self._cells.width_s
         rate, examples_rate = self._recent_rates()
         mean_rate, mean_examples_rate = self._mean_rates()
         left = None if self._total is None else max(0, self._total - self._count)
         return {
-            "time_s": (np.arange(complete, dtype=np.float64) + 0.5) * self._bin,
-            "steps_per_s": np.array(self._steps[:complete], np.float64) / self._bin,
-            "examples_per_s": np.array(self._examples[:complete], np.float64) / self._bin,
-            "bin_s": self._bin,
+            "time_s": (np.arange(complete, dtype=np.float64) + 0.5) * width_s,
+            "steps_per_s": self._cells.of("steps")[:complete] / width_s,
+            "examples_per_s": self._cells.of("examples")[:complete] / width_s,
+            "bin_s": width_s,
             "steps": self._count,
             "examples": self._example_count,
             "total": self._total,
@@ -176,8 +150,3 @@ class Steps:
             "since_last_s": self._now_s - self._last_s if self._count else None,
             "elapsed_s": self._now_s,
         }
-
-
-def _pairs(counts: list[int]) -> list[int]:
-    whole = [*counts, 0] if len(counts) % 2 else counts
-    return [left + right for left, right in zip(whole[::2], whole[1::2], strict=True)]

@@ -8,14 +8,10 @@ from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, Strategy, Unknown
 from distlab.folds._fold import replica_names
 from distlab.folds._series import Cells
-from distlab.folds.accepted import checked, require_number
 from distlab.folds.arrays import Floats, Ints
-from distlab.text.counts import is_number
-from distlab.text.shown import shown
 
 _MOST_ROWS = 64
 _MOST_SPANS = 2_000
@@ -57,7 +53,6 @@ class Rows:
 
 
 _MOST_CELLS = 512
-_MOST_CELLS_OF_A_WINDOW = 100_000
 _FIRST_WIDTH_S = 1 / 512
 _MOST_STEPS = 2_000
 _MOST_STRATEGIES = 8
@@ -66,55 +61,27 @@ _STEPS, _CALLS, _WAITS = "steps", "calls", "waits"
 
 
 class TimelineColumns(TypedDict):
-    """Columns of `Timeline`; times are in seconds since the run began.
-
-    Attributes:
-      now_s: Time of the newest event.
-      device: Names of the rows.
-      devices: How many devices there are.
-      group: How many devices share a row.
-      cell_start_s: When the first cell begins.
-      cell_s: Width of the cells.
-      busy: Share of the watched time of each cell in which a step was in flight, 0 to 1,
-        `(cells, rows)`; NaN in cells without watched time.
-      watched: Share of each cell that was watched, 0 to 1.
-      calls: Share of each cell spent in calls of `run`.
-      waited: Share of each cell spent on waiting for a batch from the source.
-      steps: How many calls of `run` began in each cell.
-      step: Numbers of the newest 2,000 steps; here and below one entry for each.
-      begin_s: When `run` was called.
-      called_s: When `run` returned.
-      from_s: Since when the step was the oldest known step in flight, `(steps, rows)`:
-        since its call, or since the watched step before was ready.
-      ready_s: When its results were ready, `(steps, rows)`; NaN where not watched, as
-        in `from_s`.
-      exact_from_s: No step called later than this is missing in `step`.
-      watched_spans: Begins and ends of the newest watched windows, `(windows, 2)`.
-      waits: For each of the newest batches when waiting began, when it ended, and when
-        the batch was on the devices, `(batches, 3)`.
-      batch: Numbers of these batches in their epochs.
-      step_count: How many steps were called in all.
-    """
+    """Columns of `Timeline`; times are in seconds since the run began."""
 
     now_s: float
-    device: list[str]
+    device: list[str]  #: Names of the rows
     devices: int
-    group: int
+    group: int  #: How many devices share a row
     cell_start_s: float
     cell_s: float
-    busy: Floats
-    watched: Floats
-    calls: Floats
-    waited: Floats
-    steps: Ints
-    step: Ints
+    busy: Floats  #: `(cells, rows)`: share in flight of watched time; NaN unwatched
+    watched: Floats  #: Share of each cell that was watched, 0 to 1
+    calls: Floats  #: Share of each cell spent in calls of `run`
+    waited: Floats  #: Share of each cell spent on waiting for a batch from the source
+    steps: Ints  #: How many calls of `run` began in each cell
+    step: Ints  #: Numbers of the newest 2,000 steps; here and below one entry for each
     begin_s: Floats
     called_s: Floats
-    from_s: Floats
-    ready_s: Floats
-    exact_from_s: float
-    watched_spans: Floats
-    waits: Floats
+    from_s: Floats  #: `(steps, rows)`: since when it was the oldest in flight
+    ready_s: Floats  #: `(steps, rows)`: NaN where not watched
+    exact_from_s: float  #: No step called later than this is missing in `step`
+    watched_spans: Floats  #: Begins and ends of the newest watched windows, `(windows, 2)`
+    waits: Floats  #: `(batches, 3)`: waiting began, waiting ended, on the devices
     batch: Ints
     step_count: int
 
@@ -338,10 +305,6 @@ def window(
     Returns:
       The columns of `Timeline` with cells of this part, and with its newest 2,000 steps.
 
-    Raises:
-      ArgumentTypeError: `events` has something else than events, or a number is none.
-      ArgumentValueError: `end_s` is not after `start_s`, or `cells` is odd, or above 100,000.
-
     Example:
       >>> from distlab.events import Step
       >>> from distlab.folds import window
@@ -351,31 +314,13 @@ def window(
       >>> columns["steps"].tolist(), columns["calls"].round(3).tolist()
       ([1, 1, 1, 1], [0.1, 0.1, 0.1, 0.1])
     """
-    require_number("window", "zero_ns", zero_ns, optional=False)
-    require_number("window", "cells", cells, optional=False)
-    for name, value in (("start_s", start_s), ("end_s", end_s)):
-        if not is_number(value):
-            raise ArgumentTypeError(
-                f"{name} of window must be a finite number, got {shown(value)}. Pass seconds since "
-                "the run began."
-            )
-    if not start_s < end_s:
-        raise ArgumentValueError(
-            f"end_s must be after start_s, got {shown(start_s)} to {shown(end_s)}. Pass seconds "
-            "since the run began."
-        )
-    if not 2 <= cells <= _MOST_CELLS_OF_A_WINDOW or cells % 2:
-        raise ArgumentValueError(
-            f"cells must be an even number from 2 to {_MOST_CELLS_OF_A_WINDOW}, got "
-            f"{shown(cells)}. Leave it out for the default."
-        )
     fold = Timeline()
     fold._begin(zero_ns, Cells(start_s, (end_s - start_s) / cells, cells, widen=False))
     end_ns = zero_ns + round(end_s * 1e9)
     fold.add(
         [
             event
-            for event in checked("window", events)
+            for event in events
             if isinstance(event, _OF_A_WINDOW)
             and (event.time_ns <= end_ns or not isinstance(event, Step))
         ]

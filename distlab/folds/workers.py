@@ -33,61 +33,30 @@ _FEWEST_WATCHED: Final = 8
 
 
 class WorkerColumns(TypedDict):
-    """Columns of `Workers`: one row for each process of the run, those without events too.
-
-    Attributes:
-      name: Names of the processes, such as `"worker 1"`.
-      task: Their tasks in the cluster, such as `"chief:0"`; empty without a cluster.
-      process: Their numbers.
-      host: Names of their machines, empty where nothing was recorded.
-      pid: Their process numbers on their machines.
-      devices: Names of each process's devices among the replicas of the newest strategy.
-      generation: How often the cluster had been started before.
-      offset_ms: Milliseconds by which each clock is behind that of the first process, as it
-        was measured last.
-      error_ms: The largest error of this offset.
-      recorded: Whether anything was recorded.
-      status: Status of each process's `RunEnd` event, empty before it.
-      message: Text of the exception that ended each process's recording.
-      steps: How many steps each dispatched.
-      last_step: The number of the newest, -1 before the first.
-      last_s: Seconds from the run's beginning to each process's newest event.
-      examples: Examples of the batches that each received.
-      bytes: Bytes of these batches.
-      wait_ms: Milliseconds that each waited for a batch, median of the newest 512; NaN
-        without batches.
-      wait_share: Share of the time between its newest batches that each waited for them.
-      late_ms: Milliseconds by which each calls a step after the first one to call it, median
-        of the newest 512 steps that all called; NaN without any.
-      idle_ms: Milliseconds from when the devices have finished a step until each calls the next
-        one, 0 where it had called it before; median of the newest 512 steps that all called,
-        NaN where fewer than 8 of them were watched.
-      step_ms: Milliseconds from step to step, mean of the newest without the longest; NaN
-        without any.
-    """
+    """Columns of `Workers`: one row for each process of the run, those without events too."""
 
     name: list[str]
-    task: list[str]
+    task: list[str]  #: Their tasks in the cluster, such as `"chief:0"`; empty without a cluster
     process: list[int]
     host: list[str]
-    pid: list[int]
-    devices: list[list[str]]
-    generation: list[int]
-    offset_ms: list[float]
-    error_ms: list[float]
+    pid: list[int]  #: Their process numbers on their machines
+    devices: list[list[str]]  #: Among the replicas of the newest strategy
+    generation: list[int]  #: How often the cluster had been started before
+    offset_ms: list[float]  #: Of its clock behind that of the first process
+    error_ms: list[float]  #: The largest error of this offset
     recorded: list[bool]
     status: list[str]
     message: list[str]
     steps: list[int]
-    last_step: list[int]
-    last_s: list[float]
-    examples: list[int]
+    last_step: list[int]  #: The number of the newest, -1 before the first
+    last_s: list[float]  #: Seconds from the run's beginning to each process's newest event
+    examples: list[int]  #: Examples of the batches that each received
     bytes: list[int]
-    wait_ms: list[float]
-    wait_share: list[float]
-    late_ms: list[float]
-    idle_ms: list[float]
-    step_ms: list[float]
+    wait_ms: list[float]  #: For a batch, median of the newest 512
+    wait_share: list[float]  #: Of the time between its newest batches
+    late_ms: list[float]  #: After the first to call a step, median of the newest 512
+    idle_ms: list[float]  #: From devices done to its next call, median; NaN: hardly watched
+    step_ms: list[float]  #: From step to step, mean without the longest
 
 
 class _Worker:

@@ -43,24 +43,15 @@ class ProgramContents(NamedTuple):
     """The collectives of a compiled program, and its costs on one device.
 
     Numbers are None when XLA does not report them.
-
-    Attributes:
-      collectives: Its collectives, in the order of the program.
-      flops: Floating-point operations of one execution.
-      bytes_accessed: Bytes that one execution reads and writes.
-      temp_bytes: Scratch memory.
-      argument_bytes: Memory of the arguments.
-      output_bytes: Memory of the outputs.
-      peak_bytes: The most memory held at any time.
     """
 
     collectives: list[Collective]
     flops: float | None
-    bytes_accessed: float | None
+    bytes_accessed: float | None  # Bytes that one execution reads and writes
     temp_bytes: int | None
     argument_bytes: int | None
     output_bytes: int | None
-    peak_bytes: int | None
+    peak_bytes: int | None  # The most memory held at any time
 
 
 def read_program(compiled: Any) -> ProgramContents:

@@ -25,19 +25,12 @@ _PAIR: Final = re.compile(r"(\w+)=(\w+)")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction.
-
-    Attributes:
-      name: Its name, without the `%`.
-      shape: Its result's shape as XLA writes it, such as `f32[4]{0}`.
-      opcode: Its operation, such as `all-reduce`.
-      rest: Operands and attributes, as written after the opcode.
-    """
+    """One instruction."""
 
     name: str
-    shape: str
-    opcode: str
-    rest: str
+    shape: str  # Its result's shape as XLA writes it, such as `f32[4]{0}`
+    opcode: str  # Its operation, such as `all-reduce`
+    rest: str  # Operands and attributes, as written after the opcode
 
     @cached_property
     def operands(self) -> list[str]:
@@ -53,36 +46,22 @@ class Instruction:
 
 
 class Frame(NamedTuple):
-    """A stack frame of the Python program.
-
-    Attributes:
-      file: Path of the file.
-      line: Line number.
-      function: Qualified name of the function.
-      caller: Number of the frame that called it, 0 for none.
-    """
+    """A stack frame of the Python program."""
 
     file: str
     line: int
     function: str
-    caller: int
+    caller: int  # Number of the frame that called it, 0 for none
 
 
 @dataclass
 class Module:
-    """A program.
+    """A program."""
 
-    Attributes:
-      header: Attributes of the whole program, such as `num_partitions`.
-      entry: Name of the computation that runs first.
-      computations: Name of a computation to its instructions by name.
-      frames: Number to stack frame; `stack_frame_id` refers to it.
-    """
-
-    header: dict[str, str] = field(default_factory=dict)
+    header: dict[str, str] = field(default_factory=dict)  # Such as `num_partitions`
     entry: str = ""
     computations: dict[str, dict[str, Instruction]] = field(default_factory=dict)
-    frames: dict[int, Frame] = field(default_factory=dict)
+    frames: dict[int, Frame] = field(default_factory=dict)  # By `stack_frame_id`
 
 
 def parse(text: str) -> Module:

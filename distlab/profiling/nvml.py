@@ -19,16 +19,10 @@ from distlab.cluster._gpus import named_by_environment
 
 
 class GpuUse(NamedTuple):
-    """Memory and utilization of GPUs, in the order of the devices requested.
+    """Memory and utilization of GPUs, in the order of the devices requested."""
 
-    Attributes:
-      used_bytes: Memory in use on each, by all processes.
-      utilization: Share of NVML's last sampling period in which a kernel ran on
-        each, 0 to 1.
-    """
-
-    used_bytes: list[int]
-    utilization: list[float]
+    used_bytes: list[int]  # Memory in use on each, by all processes
+    utilization: list[float]  # 0 to 1, of NVML's last sampling period
 
 
 def gpu_use(devices: Sequence[jax.Device]) -> GpuUse | None:

@@ -48,16 +48,10 @@ _Span: TypeAlias = tuple[float, float]
 
 
 class DeviceSpans(NamedTuple):
-    """The activities of one device; no moment is in two of them.
+    """The activities of one device; no moment is in two of them."""
 
-    Attributes:
-      compute: Spans in which it ran operations.
-      waiting: Spans in which it did nothing but wait for others in a collective.
-      copy: Spans in which it did nothing but copy.
-    """
-
-    compute: Spans
-    waiting: Spans
+    compute: Spans  # Spans in which it ran operations
+    waiting: Spans  # Spans in which it did nothing but wait for others in a collective
     copy: Spans
 
 

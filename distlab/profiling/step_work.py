@@ -37,27 +37,17 @@ COLLECTIVE: Final = re.compile(
 
 
 class Program(NamedTuple):
-    """A compiled program.
+    """A compiled program."""
 
-    Attributes:
-      name: That of its function.
-      number: Its number among those of that name: of a ragged step, or of other shapes.
-    """
-
-    name: str
-    number: int
+    name: str  # That of its function
+    number: int  # Its number among those of that name: of a ragged step, or of other shapes
 
 
 class StepWork(NamedTuple):
-    """The work of each device.
+    """The work of each device."""
 
-    Attributes:
-      step_ns: The work of one step on each device, in nanoseconds; empty where it is not known.
-      steps: The whole steps from which it is known.
-    """
-
-    step_ns: list[int]
-    steps: int
+    step_ns: list[int]  # On each device; empty where unknown
+    steps: int  # The whole steps from which it is known
 
 
 UNKNOWN: Final = StepWork([], 0)

@@ -64,15 +64,10 @@ _Dispatched: TypeAlias = tuple[int, int, int, jax.Array]
 
 
 class Plan(NamedTuple):
-    """The timing of windows.
-
-    Attributes:
-      window: Seconds of a window.
-      gap: Seconds between windows in which nothing is watched; 0 for none.
-    """
+    """The timing of windows."""
 
     window: float
-    gap: float
+    gap: float  # Seconds between windows in which nothing is watched; 0 for none
 
 
 def plan(interval: float, used: float, window: float = 0.0, cost: float = _COST_AT_FIRST) -> Plan:

@@ -86,14 +86,8 @@ def worker_name(process: int) -> str:
 
 
 class StepPart(Event, frozen=True, kw_only=True, tag="step_part"):
-    """A process that is not the strategy's first one dispatched a step; never stored.
+    """A process that is not the strategy's first one dispatched a step; never stored."""
 
-    Attributes:
-      step: Number of the step.
-      strategy: Number of the strategy.
-      examples: Examples of this process's replicas.
-    """
-
-    step: int
-    strategy: int
-    examples: int
+    step: int  # Number of the step
+    strategy: int  # Number of the strategy
+    examples: int  # Examples of this process's replicas

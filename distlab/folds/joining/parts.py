@@ -30,17 +30,11 @@ class _Key(NamedTuple):
 
 @dataclass
 class _Batch:
-    """A batch of which parts arrived.
-
-    Attributes:
-      members: Its strategy.
-      parts: The event of each process.
-      previews: Previews of examples that are numbered within their part.
-    """
+    """A batch of which parts arrived."""
 
     members: Members
-    parts: dict[int, Sharding] = field(default_factory=dict)
-    previews: list[tuple[int, Preview]] = field(default_factory=list)
+    parts: dict[int, Sharding] = field(default_factory=dict)  # The event of each process
+    previews: list[tuple[int, Preview]] = field(default_factory=list)  # By examples of their part
 
     def first_example(self, process: int) -> int:
         """Returns how many examples of the batch come before a process's own."""
