@@ -8,27 +8,18 @@ import numpy as np
 
 from distlab.events import Capture
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Flags, Ints
+from distlab.folds.arrays import Ints
 
-_MOST_PROFILED: Final = 0.5
-_FEWEST_CALLS: Final = 8
-_COMPILES: Final = 10
-"""The factor by which a call that compiles a program of its own is longer than usual."""
+_FEWEST: Final = 8
 
 
 def loop_begin(columns: EvidenceColumns) -> int:
-    """Returns the monotonic time in nanoseconds from which on the loop's time counts.
-
-    The first step's compilation is over by then, and all events of the loop are kept.
-    """
+    """Returns since when the loop's time counts: after the first step's call, which compiles."""
     return max(int(columns["steps"]["dispatched_ns"][0]), columns["since_ns"])
 
 
 def loop_steps(columns: EvidenceColumns) -> Ints:
-    """Returns the numbers of the steps that a share of the loop's time is about.
-
-    They were called after `loop_begin`.
-    """
+    """Returns the numbers of the steps that were called after `loop_begin`."""
     steps = columns["steps"]
     return steps["step"][steps["time_ns"] >= loop_begin(columns)]
 
@@ -39,33 +30,42 @@ def steps_between(columns: EvidenceColumns, begin_ns: float, end_ns: float) -> I
     return columns["steps"]["step"][(times >= begin_ns) & (times <= end_ns)]
 
 
-def loop_share(
-    columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints, *, compiled: bool = False
-) -> float:
-    """Returns the share of the loop's time that calls took.
+class Spent(NamedTuple):
+    """The time that calls took in the loop."""
 
-    Only the time counts of which all events are kept. Compilations are not the loop: a short
-    recording would be mostly them.
+    share: float
+    seconds: float  # In each step, as is usual
+
+
+def spent_in(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> Spent:
+    """Returns the time that calls took in the loop, from step to step.
+
+    The step with the longest calls does not count: the first call of a kind compiles. Nor do the
+    compilations of steps.
     """
-    steps = columns["steps"]
-    begin = loop_begin(columns)
+    steps, begin = columns["steps"], loop_begin(columns)
     inside = time_ns >= begin
     if not inside.any():
-        return 0.0
+        return Spent(0.0, 0.0)
     end = max(int(steps["dispatched_ns"][-1]), int((time_ns + duration_ns)[inside].max()))
-    compiling = sum(
-        event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
-    )
-    spent = duration_ns[inside]
-    once = _compiling_call(spent) if compiled else 0
-    return (float(spent.sum()) - once) / max(end - begin - compiling - once, 1)
+    edges = np.sort([begin, *steps["time_ns"][steps["time_ns"] > begin], end])
+    periods = np.diff(edges).astype(float)
+    spent = np.zeros(len(periods))
+    np.add.at(spent, _places(edges, time_ns[inside]), duration_ns[inside])
+    for one in columns["compiles"]:
+        if one.time_ns > begin:
+            periods[_places(edges, one.time_ns)] -= one.trace_ns + one.compile_ns
+    if len(spent) >= _FEWEST:
+        longest = int(spent.argmax())
+        spent, periods = np.delete(spent, longest), np.delete(periods, longest)
+    some = spent[spent > 0]
+    usual = float(np.median(some)) * len(some) / len(spent) if len(some) else 0.0
+    return Spent(float(spent.sum()) / max(float(periods.sum()), 1.0), usual / 1e9)
 
 
-def _compiling_call(spent: Ints) -> int:
-    """Returns the nanoseconds of the call that compiled what the others used; 0 for none."""
-    longest = int(spent.max())
-    found = len(spent) >= _FEWEST_CALLS and longest > _COMPILES * float(np.median(spent))
-    return longest if found else 0
+def _places(edges: Ints, time_ns: Ints | int) -> Ints:
+    """Returns the periods in which times lie."""
+    return np.clip(np.searchsorted(edges, time_ns, side="right") - 1, 0, len(edges) - 2)
 
 
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
@@ -103,14 +103,12 @@ def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:
 
 
 def _computing_share(capture: Capture) -> float:
-    """Returns the share of a profile in which any device computes.
-
-    Devices that share a machine's cores compute one after another as well as together.
-    """
+    """Returns the share of a profile in which any device computes."""
     devices = [np.frombuffer(data, "<i8").reshape(-1, 3) for data in capture.spans]
     length = capture.time_ns - capture.start_ns
     if capture.spans_left_out or not devices:
         return max(capture.compute_ns) / max(length, 1)
+    # Devices that share a machine's cores compute one after another as well as together.
     begin, span, activity = np.concatenate(devices).T
     computes = activity == 0
     order = np.argsort(begin[computes])
@@ -118,27 +116,3 @@ def _computing_share(capture: Capture) -> float:
     before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]]) if len(ends) else ends
     busy = np.maximum(ends - np.maximum(begins, before), 0).sum()
     return min(1.0, float(busy) / max(length, 1))
-
-
-def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
-    """Returns the seconds that calls took in the loop, for each of its steps.
-
-    The longest call does not count: the first of its kind compiles. While a profile is taken
-    everything takes longer, so calls and steps of that time count only where most are in it.
-    """
-    begin = loop_begin(columns)
-    steps = columns["steps"]["time_ns"][columns["steps"]["dispatched_ns"] >= begin]
-    inside = time_ns >= begin
-    profiled = _profiled(columns, steps)
-    if profiled.sum() < _MOST_PROFILED * len(steps):
-        steps, inside = steps[~profiled], inside & ~_profiled(columns, time_ns)
-    spent = duration_ns[inside]
-    longest = int(spent.max()) if len(spent) >= _FEWEST_CALLS else 0
-    return float(spent.sum() - longest) / 1e9 / max(len(steps), 1)
-
-
-def _profiled(columns: EvidenceColumns, time_ns: Ints) -> Flags:
-    found = np.zeros(len(time_ns), bool)
-    for one in columns["captures"]:
-        found |= (time_ns >= one.start_ns) & (time_ns <= one.time_ns)
-    return found

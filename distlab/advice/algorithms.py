@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_begin, loop_share, loop_steps
+from distlab.advice._shares import loop_begin, loop_steps, spent_in
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -38,29 +38,24 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     programs = columns["compiles"]
     found = []
     for algorithm in sorted(set(reductions["algorithm"]) - {_FASTER_HERE}):
-        rows = np.array(
-            [
-                row
-                for row, (used, verb) in enumerate(
-                    zip(reductions["algorithm"], reductions["verb"], strict=True)
-                )
-                if used == algorithm
-                and verb == "reduce"
-                and reductions["time_ns"][row] >= begin
-                and _chosen(columns, int(reductions["strategy"][row]))
-            ],
-            int,
-        )
+        own = [
+            used == algorithm and verb == "reduce" and _chosen(columns, strategy)
+            for used, verb, strategy in zip(
+                reductions["algorithm"],
+                reductions["verb"],
+                reductions["strategy"].tolist(),
+                strict=True,
+            )
+        ]
+        rows = np.flatnonzero(np.array(own) & (reductions["time_ns"] >= begin))
         if len(rows) < _FEWEST:
             continue
         spent = reductions["duration_ns"][rows]
-        times = reductions["time_ns"][rows]
-        share = loop_share(columns, times, spent, compiled=True)
+        share = spent_in(columns, reductions["time_ns"][rows], spent).share
         if share < _LEAST_SHARE:
             continue
         calls = _by_call(reductions["call"][rows], spent)
         typical_call = float(np.median(calls))
-        typical = float(np.median(reductions["bytes"][rows]))
         strategy = int(reductions["strategy"][rows[0]])
         communicates = any(one.collectives and one.strategy == strategy for one in programs)
         inside = _INSIDE if communicates else ""
@@ -74,7 +69,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 "Omit cross_device_ops: the default chooses the faster one for each call.",
                 evidence={
                     "call_ms": typical_call / 1e6,
-                    "bytes": typical,
+                    "bytes": float(np.median(reductions["bytes"][rows])),
                     "calls": len(calls),
                     "share": share,
                 },

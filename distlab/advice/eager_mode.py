@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
+from distlab.advice._shares import loop_begin, loop_steps, spent_in
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Compile
 from distlab.folds import EvidenceColumns
@@ -44,7 +44,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             continue
         begun = steps["time_ns"][rows]
         spent = steps["dispatched_ns"][rows] - begun
-        share = loop_share(columns, begun, spent)
+        share, seconds = spent_in(columns, begun, spent)
         typical = float(np.median(spent))
         if share < _LEAST_SHARE or typical < _LEAST_NS:
             continue
@@ -62,7 +62,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 share=share,
                 steps=loop_steps(columns),
                 source=eager[-1].called or source,
-                saves_s=seconds_a_step(columns, begun, spent),
+                saves_s=seconds,
             )
         )
     return found

@@ -24,13 +24,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._columns import line_of_most
-from distlab.advice._shares import (
-    loop_begin,
-    loop_share,
-    loop_steps,
-    saved_at_most,
-    seconds_a_step,
-)
+from distlab.advice._shares import loop_begin, loop_steps, saved_at_most, spent_in
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -96,7 +90,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         waiting = np.maximum(waited, 0)
         copying = spent - waiting
         foreign = direction == "between_devices" and what.startswith("argument ")
-        share = loop_share(columns, begun + waiting, copying)
+        share = spent_in(columns, begun + waiting, copying).share
         typical = float(np.median(copies["bytes"][inside]))
         # A coordinator's functions pass batches of their own datasets on to `run`.
         coordinated = name.startswith(_SERVERS) and direction == "to_devices"
@@ -109,7 +103,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if not named:
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
-        each, seconds = float(np.mean(copying)), seconds_a_step(columns, begun, spent)
+        each, seconds = float(np.mean(copying)), spent_in(columns, begun, spent).seconds
         found.append(
             new_advice(
                 CAUSE,

@@ -11,7 +11,7 @@ ordinary.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -24,13 +24,10 @@ from distlab.folds.arrays import Flags, Ints
 
 CAUSE: Final = "nearly_empty_batches"
 
-_SMALL: Final = 0.25
-_FEWEST_SMALL: Final = 4
-_FEWEST_EXAMPLES: Final = 8
-_OF_BATCHES: Final = 0.25
+_QUARTER: Final = 0.25
 _OF_BATCHES_AT_ENDS: Final = 0.4
 _OF_TIME: Final = 0.15
-_IN_A_ROW: Final = 2.0
+_FEWEST: Final = 4
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
@@ -43,18 +40,16 @@ def _emptiness(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None
     batches = columns["batches"]
     examples = np.array([sum(batches["sizes"][row]) for row in rows])
     size = batches["bytes"][rows]
-    if len(rows) < 2 * _FEWEST_SMALL or examples.max() < _FEWEST_EXAMPLES:
-        return None
-    small = (examples <= _SMALL * examples.max()) & (size <= _SMALL * size.max())
+    small = (examples <= _QUARTER * examples.max()) & (size <= _QUARTER * size.max())
     number = int(small.sum())
-    if number < _FEWEST_SMALL or number > _IN_A_ROW * _groups(small):
+    groups = int(small[0]) + int((np.diff(small.astype(int)) == 1).sum())
+    if number < _FEWEST or number > 2 * groups:
         return None
-    at_ends = bool(_ends_of_epochs(columns, rows)[small].all())
-    if number < (_OF_BATCHES_AT_ENDS if at_ends else _OF_BATCHES) * len(rows):
+    ends = _ends_of_epochs(columns, rows)
+    at_ends = bool(ends[small].all())
+    if number < (_OF_BATCHES_AT_ENDS if at_ends else _QUARTER) * len(rows):
         return None
-    typical = _typical_periods(columns, rows, small)
-    spent = number * typical.of_small
-    whole = number * (typical.of_small + typical.wait) + (len(rows) - number) * typical.of_full
+    spent, whole = _spent_and_whole(columns, rows, small, ends)
     share = spent / max(whole, 1.0)
     if share < _OF_TIME:
         return None
@@ -88,11 +83,6 @@ def _emptiness(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None
     )
 
 
-def _groups(small: Flags) -> int:
-    """Returns how many groups of neighbours there are."""
-    return int(small[0]) + int((np.diff(small.astype(int)) == 1).sum())
-
-
 def _ends_of_epochs(columns: EvidenceColumns, rows: Ints) -> Flags:
     """Returns which batches are the last of their epoch; of the newest one that is not known."""
     batches = columns["batches"]
@@ -101,25 +91,20 @@ def _ends_of_epochs(columns: EvidenceColumns, rows: Ints) -> Flags:
     return np.append(last, True)
 
 
-class _Typical(NamedTuple):
-    """Usual nanoseconds."""
-
-    of_small: float  # From a small batch until the next one is asked for
-    wait: float  # The wait for that one: it would come without the small batch, too
-    of_full: float  # From a full batch to the next one
-
-
-def _typical_periods(columns: EvidenceColumns, rows: Ints, small: Flags) -> _Typical:
-    """Returns what the batches usually take.
+def _spent_and_whole(
+    columns: EvidenceColumns, rows: Ints, small: Flags, ends: Flags
+) -> tuple[float, float]:
+    """Returns the nanoseconds of small batches, and those of all.
 
     What follows the last batch of an epoch, such as an evaluation, is not its own: its step takes
-    no longer than that of a full batch.
+    no longer than that of a full batch. The wait for the next batch is not its own either.
     """
     batches = columns["batches"]
     periods = np.diff(batches["time_ns"][rows]).astype(np.float64)
-    ends, small = _ends_of_epochs(columns, rows)[:-1], small[:-1]
-    within = periods[~small & ~ends] if (~small & ~ends).any() else periods[~small]
-    full = float(np.median(within))
-    whole = np.where(ends, np.minimum(periods, full), periods)[small]
-    waits = np.where(ends, 0, np.minimum(batches["wait_ns"][rows][1:], periods))[small]
-    return _Typical(float(np.median(whole - waits)), float(np.median(waits)), full)
+    number, ends, small = int(small.sum()), ends[:-1], small[:-1]
+    full = float(np.median(periods[~small]))
+    periods = np.where(ends, np.minimum(periods, full), periods)
+    waits = np.where(ends, 0, np.minimum(batches["wait_ns"][rows][1:], periods))
+    spent = number * float(np.median((periods - waits)[small]))
+    waited = number * float(np.median(waits[small]))
+    return spent, spent + waited + (len(rows) - number) * full

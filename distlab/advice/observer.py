@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from distlab.advice._columns import line_of_most
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Flags
 
 CAUSE: Final = "recording_cost"
 
 _CALLERS: Final = 0.05
 _THREADS: Final = 0.2
-_LEAST_SECONDS: Final = 2.0
+_LEAST_SECONDS: Final = 1.0
 _LEAST_EVENTS: Final = 50.0
 """Events a second; with fewer, the measured cost is that of a machine busy with other work."""
 
@@ -31,14 +30,17 @@ _LEAST_EVENTS: Final = 50.0
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds the cost of recording and lost events, in columns of `folds.Evidence`."""
     costs = columns["costs"]
-    seconds = _loop_seconds(columns)
+    inside = _in_loop(columns)
+    seconds = float((costs["time_ns"] - costs["start_ns"])[inside].sum()) / 1e9
+
+    def share(*names: str) -> float:
+        return float(sum(costs[name][inside].sum() for name in names)) / 1e9 / seconds
+
     found = []
     if seconds >= _LEAST_SECONDS:
-        events = float(costs["events"].sum()) / seconds
-        logs = float(costs["log_ns"].sum()) / 1e9 / seconds
-        callers = float(costs["emit_ns"].sum()) / 1e9 / seconds + logs
-        background = costs["writer_ns"] + costs["watcher_ns"]
-        threads = float(background.sum()) / 1e9 / seconds
+        events = 1e9 * share("events")
+        logs, callers = share("log_ns"), share("emit_ns", "log_ns")
+        threads = share("writer_ns", "watcher_ns")
         many = events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS)
         in_log = ", most of it in calls of log," if 2 * logs >= callers else ""
         if many or logs >= _CALLERS:
@@ -77,18 +79,16 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     return found
 
 
-def _loop_seconds(columns: EvidenceColumns) -> float:
-    """Returns the seconds of the periods that are measured, from the first step on.
+def _in_loop(columns: EvidenceColumns) -> Flags:
+    """Returns the accounts of the loop: those after the first step in which nothing compiled.
 
-    Compilations don't count. Where the first steps are not kept, the run is long enough for what
-    was before them not to matter.
+    Where the first steps are not kept, the run is long enough for what was before them not to
+    matter.
     """
     costs, called = columns["costs"], columns["steps"]["dispatched_ns"]
     all_kept = len(called) and called[0] >= columns["since_ns"]
-    begin = int(called[0]) if all_kept else 0
-    starts, ends = np.maximum(costs["start_ns"], begin), costs["time_ns"]
-    seconds = float(np.maximum(ends - starts, 0).sum()) / 1e9
+    inside: Flags = costs["start_ns"] >= (called[0] if all_kept else 0)
     for one in columns["compiles"]:
-        inside = np.maximum(starts, one.time_ns - one.trace_ns - one.compile_ns)
-        seconds -= float(np.maximum(np.minimum(ends, one.time_ns) - inside, 0).sum()) / 1e9
-    return seconds
+        began = one.time_ns - one.trace_ns - one.compile_ns
+        inside &= (costs["start_ns"] > one.time_ns) | (costs["time_ns"] < began)
+    return inside

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from distlab.advice._columns import line_of_most
-from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
+from distlab.advice._shares import Spent, loop_begin, loop_steps, spent_in
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
@@ -45,132 +45,111 @@ _SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds reductions that could be fewer or smaller, in columns of `folds.Evidence`."""
-    return [
-        *_repeated_calls(columns),
-        *_many_calls(columns),
-        *_large_calls(columns),
-        *_in_programs(columns),
-    ]
+    return [*_in_calls(columns), *_in_programs(columns)]
 
 
-def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, Ints]]:
-    """Yields each step that calls from Python followed, with the rows of those calls."""
+class _Calls(NamedTuple):
+    """Calls from Python that have one fault, in most of the steps that calls follow."""
+
+    rows: Ints
+    steps: int
+    spent: Spent
+    source: str
+
+
+def _in_calls(columns: EvidenceColumns) -> Iterator[Advice]:
+    reductions = columns["reductions"]
+    by_step = _by_step(columns)
+    for choose, advise in ((_repeated, _again), (_many, _one_by_one), (_large, _too_large)):
+        chosen = [rows for all_rows in by_step if len(rows := choose(columns, all_rows))]
+        if len(chosen) < max(_FEWEST_STEPS, _IN_MOST_STEPS * len(by_step)):
+            continue
+        rows = np.concatenate(chosen)
+        durations = reductions["duration_ns"][rows]
+        spent = spent_in(columns, reductions["time_ns"][rows], durations)
+        source = line_of_most([reductions["source"][row] for row in rows], durations)
+        if choose is not _large or spent.share >= _LARGE_SHARE:
+            yield advise(columns, _Calls(rows, len(chosen), spent, source))
+
+
+def _by_step(columns: EvidenceColumns) -> list[Ints]:
+    """Returns the calls from Python that followed each step, if any did."""
     steps, reductions = columns["steps"], columns["reductions"]
-    if not len(steps["step"]) or not len(reductions["call"]):
-        return
-    in_loop = reductions["time_ns"] >= loop_begin(columns)
-    known = np.flatnonzero((reductions["call"] >= 0) & in_loop)
-    outside = [row for row in known if reductions["verb"][row] != "all_reduce"]
-    rows = np.array(outside, int)
+    if not len(steps["step"]):
+        return []
+    inside = (reductions["call"] >= 0) & (reductions["time_ns"] >= loop_begin(columns))
+    outside = np.array([verb != "all_reduce" for verb in reductions["verb"]], bool)
+    rows = np.flatnonzero(inside & outside)
     place = np.searchsorted(steps["time_ns"], reductions["time_ns"][rows], side="right") - 1
-    for step in np.unique(place):
-        if step >= 0:
-            yield int(steps["step"][step]), rows[place == step]
+    return [rows[place == step] for step in np.unique(place) if step >= 0]
 
 
-def _often(columns: EvidenceColumns, found: int) -> bool:
-    """Returns whether something was found after enough of the steps that reductions followed."""
-    steps = sum(1 for _ in _by_step(columns))
-    return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * steps
-
-
-def _loop_share(columns: EvidenceColumns, rows: Ints) -> float:
-    """Returns the share of the loop's time that calls took."""
+def _repeated(columns: EvidenceColumns, rows: Ints) -> Ints:
+    """Returns the calls that combine a value again as it was combined before."""
     reductions = columns["reductions"]
-    times, durations = reductions["time_ns"][rows], reductions["duration_ns"][rows]
-    return loop_share(columns, times, durations, compiled=True)
+    seen: set[tuple[int, str, str]] = set()
+    again = []
+    for row in rows.tolist():
+        key = (int(reductions["array"][row]), reductions["verb"][row], reductions["op"][row])
+        again += [row] if key in seen else []
+        seen.add(key)
+    return np.array(again, int)
 
 
-def _seconds_a_step(columns: EvidenceColumns, rows: Ints) -> float:
-    """Returns the seconds that calls took, for each step of the loop."""
-    reductions = columns["reductions"]
-    return seconds_a_step(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
-
-
-def _line(columns: EvidenceColumns, rows: Ints) -> str:
-    """Returns the line of the program whose calls took the most time."""
-    reductions = columns["reductions"]
-    return line_of_most(
-        [reductions["source"][row] for row in rows], reductions["duration_ns"][rows]
+def _again(columns: EvidenceColumns, calls: _Calls) -> Advice:
+    reductions, rows = columns["reductions"], calls.rows
+    verb = reductions["verb"][rows[0]]
+    typical = float(np.median(reductions["bytes"][rows]))
+    spent_ns = float(reductions["duration_ns"][rows].sum())
+    return new_advice(
+        REPEATED,
+        verb,
+        f"{verb} was called again with the same value in {calls.steps} steps "
+        f"({bytes_text(typical)} each, {ms_text(spent_ns)} in all).",
+        "Keep the result of the first call.",
+        evidence={
+            "repeated_calls": len(rows),
+            "bytes": typical,
+            "share": calls.spent.share,
+            "spent_ms": spent_ns / 1e6,
+        },
+        page="reductions",
+        share=calls.spent.share,
+        steps=loop_steps(columns),
+        source=calls.source,
+        saves_s=calls.spent.seconds,
     )
 
 
-def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
-    reductions = columns["reductions"]
-    steps, again = [], []
-    for step, rows in _by_step(columns):
-        seen: set[tuple[int, str, str]] = set()
-        twice = []
-        for row in rows.tolist():
-            key = (int(reductions["array"][row]), reductions["verb"][row], reductions["op"][row])
-            twice += [row] if key in seen else []
-            seen.add(key)
-        if twice:
-            steps.append(step)
-            again += twice
-    if not _often(columns, len(steps)):
-        return []
-    rows = np.array(again)
-    verb = reductions["verb"][again[0]]
-    typical = float(np.median(reductions["bytes"][rows]))
-    share = _loop_share(columns, rows)
-    spent_ns = float(reductions["duration_ns"][rows].sum())
-    return [
-        new_advice(
-            REPEATED,
-            verb,
-            f"{verb} was called again with the same value in {len(steps)} steps "
-            f"({bytes_text(typical)} each, {ms_text(spent_ns)} in all).",
-            "Keep the result of the first call.",
-            evidence={
-                "repeated_calls": len(again),
-                "bytes": typical,
-                "share": share,
-                "spent_ms": spent_ns / 1e6,
-            },
-            page="reductions",
-            share=share,
-            steps=loop_steps(columns),
-            source=_line(columns, rows),
-            saves_s=_seconds_a_step(columns, rows),
-        )
-    ]
+def _calls_of(columns: EvidenceColumns, rows: Ints) -> int:
+    """Returns the number of calls; the leaves of a structure are one, and so are equal values."""
+    _, first = np.unique(columns["reductions"]["array"][rows], return_index=True)
+    return len(np.unique(columns["reductions"]["call"][rows[first]]))
 
 
-def _many_calls(columns: EvidenceColumns) -> list[Advice]:
-    reductions = columns["reductions"]
-    steps, calls, kept = [], [], []
-    for step, rows in _by_step(columns):
-        small = rows[reductions["bytes"][rows] < _SMALL_BYTES]
-        # The leaves of one structure are one call; equal values are the other cause.
-        _, first = np.unique(reductions["array"][small], return_index=True)
-        own = np.unique(reductions["call"][small[first]])
-        if len(own) >= _MANY:
-            steps.append(step)
-            calls.append(len(own))
-            kept += small.tolist()
-    if not _often(columns, len(steps)):
-        return []
-    share = _loop_share(columns, np.array(kept))
-    number = int(np.median(calls))
-    return [
-        new_advice(
-            MANY,
-            "reduce",
-            f"{number} small values are combined one by one {_when(columns, len(steps))}; that "
-            f"takes {percent_text(share)} of the loop's time.",
-            "Pass them to one reduce as a dict or list, or combine them inside the function that "
-            "run executes, where XLA merges them.",
-            evidence={"calls_a_step": number, "share": share, "steps": len(steps)},
-            page="reductions",
-            share=share,
-            steps=loop_steps(columns),
-            source=_line(columns, np.array(kept)),
-            saves_s=(1 - _OF_ONE_CALL)
-            * (1 - 1 / number)
-            * _seconds_a_step(columns, np.array(kept)),
-        )
-    ]
+def _many(columns: EvidenceColumns, rows: Ints) -> Ints:
+    """Returns the calls that combine small values, where they are many."""
+    small = rows[columns["reductions"]["bytes"][rows] < _SMALL_BYTES]
+    return small if _calls_of(columns, small) >= _MANY else small[:0]
+
+
+def _one_by_one(columns: EvidenceColumns, calls: _Calls) -> Advice:
+    number = round(_calls_of(columns, calls.rows) / calls.steps)
+    share = calls.spent.share
+    return new_advice(
+        MANY,
+        "reduce",
+        f"{number} small values are combined one by one {_when(columns, calls.steps)}; that "
+        f"takes {percent_text(share)} of the loop's time.",
+        "Pass them to one reduce as a dict or list, or combine them inside the function that "
+        "run executes, where XLA merges them.",
+        evidence={"calls_a_step": number, "share": share, "steps": calls.steps},
+        page="reductions",
+        share=share,
+        steps=loop_steps(columns),
+        source=calls.source,
+        saves_s=(1 - _OF_ONE_CALL) * (1 - 1 / number) * calls.spent.seconds,
+    )
 
 
 def _when(columns: EvidenceColumns, steps: int) -> str:
@@ -180,43 +159,34 @@ def _when(columns: EvidenceColumns, steps: int) -> str:
     return "in each step" if often else f"after {steps:,} of {of_all:,} steps"
 
 
-def _large_calls(columns: EvidenceColumns) -> list[Advice]:
-    reductions = columns["reductions"]
-    steps, kept = [], []
-    for step, rows in _by_step(columns):
-        large = rows[reductions["bytes"][rows] >= _LARGE_BYTES]
-        if len(large):
-            steps.append(step)
-            kept += large.tolist()
-    if not kept or not _often(columns, len(steps)):
-        return []
-    rows = np.array(kept)
-    share = _loop_share(columns, rows)
-    if share < _LARGE_SHARE:
-        return []
-    verb = reductions["verb"][kept[-1]]
+def _large(columns: EvidenceColumns, rows: Ints) -> Ints:
+    """Returns the calls that combine large values."""
+    return rows[columns["reductions"]["bytes"][rows] >= _LARGE_BYTES]
+
+
+def _too_large(columns: EvidenceColumns, calls: _Calls) -> Advice:
+    reductions, rows, share = columns["reductions"], calls.rows, calls.spent.share
+    verb = reductions["verb"][rows[-1]]
     typical = float(np.median(reductions["bytes"][rows]))
-    return [
-        new_advice(
-            LARGE,
-            verb,
-            f"{verb} moves {bytes_text(typical)} from each replica in each step; that takes "
-            f"{percent_text(share)} of the loop's time.",
-            "Combine less: sum or average on each replica first, combine less often, or inside the "
-            "function that run executes.",
-            evidence={
-                "bytes": typical,
-                "share": share,
-                "call_ms": float(np.median(reductions["duration_ns"][rows])) / 1e6,
-                "steps": len(steps),
-            },
-            page="reductions",
-            share=share,
-            steps=loop_steps(columns),
-            source=_line(columns, rows),
-            saves_s=_seconds_a_step(columns, rows),
-        )
-    ]
+    return new_advice(
+        LARGE,
+        verb,
+        f"{verb} moves {bytes_text(typical)} from each replica in each step; that takes "
+        f"{percent_text(share)} of the loop's time.",
+        "Combine less: sum or average on each replica first, combine less often, or inside the "
+        "function that run executes.",
+        evidence={
+            "bytes": typical,
+            "share": share,
+            "call_ms": float(np.median(reductions["duration_ns"][rows])) / 1e6,
+            "steps": calls.steps,
+        },
+        page="reductions",
+        share=share,
+        steps=loop_steps(columns),
+        source=calls.source,
+        saves_s=calls.spent.seconds,
+    )
 
 
 def _in_programs(columns: EvidenceColumns) -> list[Advice]:

@@ -3,18 +3,17 @@
 All devices leave a collective together, and their ready times are equal: only a profile shows the
 late one. The work of a step on each device (`Capture.work_ns`) does not depend on other programs
 and shared cores: a replica is slow when it has 1.4 times the work of the others in the last
-profiles, when the excess is a tenth of the time, and when it did four steps' work more than they
-did in these profiles: the examples of few steps may differ. Where a profile lacks the work, as on
-GPUs and in callbacks, the time for which each device computes takes its place, if the others wait
-for a tenth of the time meanwhile and it does not.
+profiles, when the excess is a tenth of the time, and when it sums up to four steps: the examples of
+few steps may differ. Where a profile lacks the work, as on GPUs and in callbacks, the time for
+which each device computes takes its place, as far as the others wait meanwhile.
 
-Without a profile and without a collective the ready times show the late replica.
+Without a profile and without a collective the ready times show the late replica, by the same rule.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -30,10 +29,6 @@ CAUSE: Final = "slow_replica"
 _RATIO: Final = 1.4
 _LEAST_EXCESS: Final = 4.0
 _LEAST_SHARE: Final = 0.1
-
-_FEWEST_READY: Final = 10
-_OFTEN: Final = 0.8
-_GAP: Final = 0.4
 
 _REMEDY: Final = (
     "Reduce its work, or find what else runs on its device: all others wait for it in every step."
@@ -56,43 +51,32 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     return found
 
 
-class _Profile(NamedTuple):
-    """Profiles in a row in which the same replicas are slow."""
-
-    slow: list[int]
-    ratio: float  # How many times the work of the others they have
-    captures: list[Capture]  # The profiles, newest first
-
-    @property
-    def whole(self) -> int:
-        """The length of the profiles in nanoseconds."""
-        return sum(one.time_ns - one.start_ns for one in self.captures)
-
-    def sums(self, name: str) -> Floats:
-        """Returns nanoseconds of each replica in an activity."""
-        return np.sum([getattr(one, name) for one in self.captures], axis=0, dtype=float)
-
-
 def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advice]:
-    profile = _last_profiles(captures)
-    if profile is None:
+    alike, slow, ratio = _last_profiles(captures)
+    if not alike:
         return []
-    slow, ratio, whole = profile.slow, profile.ratio, profile.whole
-    compute, waiting = profile.sums("compute_ns"), profile.sums("waiting_ns")
+    whole = sum(one.time_ns - one.start_ns for one in alike)
+    compute, waiting = (
+        np.sum([getattr(one, name) for one in alike], axis=0, dtype=float)
+        for name in ("compute_ns", "waiting_ns")
+    )
     others, waited = (float(np.median(np.delete(one, slow))) for one in (compute, waiting))
-    longest, awaited = float(compute[slow].max()), waited - float(waiting[slow].max())
     excess = float(compute[slow].min()) * (1 - 1 / ratio)
     # On cores that devices share, the others compute for a part of the time in which they would
     # wait elsewhere. Those that start late wait less than the slow ones compute longer.
-    saved = max(awaited, float(compute[slow].min()) - others)
+    saved = max(waited - float(waiting[slow].max()), float(compute[slow].min()) - others)
     if saved >= _LEAST_SHARE * whole:
         excess = min(excess, saved)
     if excess < _LEAST_SHARE * whole:
         return []
-    capture = profile.captures[0]
+    capture = alike[0]
     names = replicas_text(slow)
     devices = ", ".join(capture.devices[replica] for replica in slow)
     has, it = ("has", "it") if len(slow) == 1 else ("have", "they")
+    longest = float(compute[slow].max())
+    usual = step_seconds(columns) if len(columns["steps"]["step"]) else None
+    # A profile may compute more steps than it sees dispatched: its share of a usual step is right.
+    step_s = usual.whole if usual else whole / 1e9 / max(sum(one.steps for one in alike), 1)
     return [
         new_advice(
             CAUSE,
@@ -111,64 +95,64 @@ def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advi
             },
             page="devices",
             share=excess / whole,
-            saves_s=_saved_seconds(columns, profile, excess),
+            saves_s=step_s * excess / whole,
             time_ns=capture.time_ns,
             source=_function_line(columns, _profiled_programs(columns, capture)),
         )
     ]
 
 
-def _last_profiles(captures: list[Capture]) -> _Profile | None:
-    """Returns the last profiles that agree on the slow replicas; None for too little evidence."""
-    newest = captures[-1]
+def _last_profiles(captures: list[Capture]) -> tuple[list[Capture], list[int], float]:
+    """Returns the last profiles that agree on the slow replicas, these, and their ratio of work.
+
+    No profiles for too little evidence.
+    """
     alike: list[Capture] = []
     ratios: list[float] = []
     slow: list[int] = []
     excess = 0.0
     for one in reversed(captures):
-        if one.devices != newest.devices:
+        if one.devices != captures[-1].devices:
             continue  # it lacks a process's part
-        work, seen = _work(one)
-        if not seen:
-            continue
-        more = _far_above(work)
+        more, ratio, steps = _slow_in(one)
+        if not more and not one.work_steps:
+            continue  # nothing is known
         if not more or (alike and more != slow):
             break
         slow = more
-        ratio = float(work[slow].min() / max(np.median(np.delete(work, slow)), 1))
         alike.append(one)
         ratios.append(ratio)
-        excess += (ratio - 1) * seen
-    return _Profile(slow, float(np.median(ratios)), alike) if excess >= _LEAST_EXCESS else None
+        excess += steps
+    if excess < _LEAST_EXCESS:
+        return [], [], 0.0
+    return alike, slow, float(np.median(ratios))
 
 
-def _work(capture: Capture) -> tuple[Floats, float]:
-    """Returns the work of a step on each device, and the steps that show it.
-
-    Operations don't show what a device waits for outside of JAX, such as a callback. Then the time
-    for which each computes counts half, where the others wait for one that hardly waits.
-    """
-    work = np.array(capture.work_ns, float)
-    if len(work) and _far_above(work):
-        return work, capture.work_steps
-    compute, waiting = (np.array(one, float) for one in (capture.compute_ns, capture.waiting_ns))
-    slow = int(compute.argmax())
-    others = float(np.median(np.delete(waiting, slow))) if len(waiting) > 1 else 0.0
-    whole = capture.time_ns - capture.start_ns
-    known = others >= _LEAST_SHARE * max(whole, 1) and waiting[slow] <= _LEAST_SHARE * others
-    if known:
-        return compute / max(capture.steps, 1), capture.steps / 2
-    return (work, capture.work_steps) if len(work) else (compute, 0)
+def _slow_in(capture: Capture) -> tuple[list[int], float, float]:
+    """Returns the slow replicas of a profile, their ratio of work, and the excess in steps."""
+    slow, ratio = _far_above(np.array(capture.work_ns, float))
+    if slow:
+        return slow, ratio, (ratio - 1) * capture.work_steps
+    # Operations don't show what a device waits for outside of JAX, such as a callback.
+    slow, ratio = _far_above(np.array(capture.compute_ns, float))
+    waiting = np.array(capture.waiting_ns, float)
+    whole = max(capture.time_ns - capture.start_ns, 1)
+    if not slow:
+        return [], 1.0, 0.0
+    awaited = float(np.median(np.delete(waiting, slow)) - waiting[slow].max()) / whole
+    return (slow, ratio, awaited * capture.steps) if awaited >= _LEAST_SHARE else ([], 1.0, 0.0)
 
 
-def _far_above(work: Floats) -> list[int]:
-    """Returns the few replicas with far more work than the others."""
+def _far_above(work: Floats) -> tuple[list[int], float]:
+    """Returns the few replicas with far more work than the others, and how many times as much."""
     order = np.argsort(-work)
     for few in range(1, max(2, (len(work) + 1) // 2)):
+        if few >= len(work):
+            break
         last, rest = work[order[few - 1]], work[order[few:]]
-        if len(rest) and last >= _RATIO * max(np.median(rest), 1) and last >= _RATIO * rest[0]:
-            return sorted(int(replica) for replica in order[:few])
-    return []
+        if last >= _RATIO * max(np.median(rest), 1) and last >= _RATIO * rest[0]:
+            return sorted(order[:few].tolist()), float(last / max(np.median(rest), 1))
+    return [], 1.0
 
 
 def _profiled_programs(columns: EvidenceColumns, capture: Capture) -> Ints:
@@ -184,17 +168,6 @@ def _function_line(columns: EvidenceColumns, programs: Ints) -> str:
     line_of = {one.program: one.source for one in columns["compiles"]}
     lines = [line_of.get(program, "") for program in programs.tolist()]
     return line_of_most(lines, [1.0] * len(lines))
-
-
-def _saved_seconds(columns: EvidenceColumns, profile: _Profile, excess: float) -> float:
-    """Returns the seconds that a step is longer for slow replicas.
-
-    A profile may compute more steps than it sees dispatched: its share of a usual step is right.
-    """
-    usual = step_seconds(columns) if len(columns["steps"]["step"]) else None
-    if usual is None:
-        return excess / 1e9 / max(sum(one.steps for one in profile.captures), 1)
-    return usual.whole * excess / profile.whole
 
 
 def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
@@ -219,34 +192,35 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
         if of == strategy and step in calls and len(times) > 1 and all(times):
             numbers.append(step)
             rows.append(np.array(times) - calls[step])
-    if len(rows) < _FEWEST_READY:
+    if not rows:
         return []
     late = np.array(rows, float)
-    order = np.sort(late, axis=1)
-    last = late.argmax(axis=1)
-    slow = int(np.bincount(last).argmax())
-    gap = np.median(order[:, -1] - order[:, -2])
-    length = np.median(order[:, -1])
-    often = float((last == slow).mean())
-    if often < _OFTEN or gap < _GAP * length:
+    usual = np.median(late, axis=0)
+    slow, ratio = _far_above(usual)
+    if not slow or (ratio - 1) * len(rows) < _LEAST_EXCESS:
         return []
-    device = columns["strategies"][strategy][1][slow]
+    length = float(usual[slow].min())
+    gap = length - float(np.delete(usual, slow).max())
+    often = float(np.isin(late.argmax(axis=1), slow).mean())
+    names = replicas_text(slow)
+    devices = ", ".join(columns["strategies"][strategy][1][replica] for replica in slow)
     return [
         new_advice(
             CAUSE,
-            replicas_text([slow]),
-            f"Replica {slow} ({device}) was last in {percent_text(often)} of {len(rows)} watched "
-            f"steps, {ms_text(gap)} after the next one; a step takes {ms_text(length)}.",
+            names,
+            f"{names.capitalize()} ({devices}) {'was' if len(slow) == 1 else 'were'} last in "
+            f"{percent_text(often)} of {len(rows)} watched steps, usually {ms_text(gap)} after the "
+            f"next one; a step takes {ms_text(length)}.",
             _REMEDY,
             evidence={
-                "late_ms": float(gap) / 1e6,
-                "step_ms": float(length) / 1e6,
+                "late_ms": gap / 1e6,
+                "step_ms": length / 1e6,
                 "last_share": often,
                 "watched_steps": len(rows),
             },
             page="devices",
-            share=float(gap / length),
-            saves_s=float(gap) / 1e9,
+            share=gap / length,
+            saves_s=gap / 1e9,
             steps=numbers,
             source=_function_line(columns, steps["program"][np.isin(steps["step"], numbers)]),
         )

@@ -47,20 +47,21 @@ def table(kind: Callable[..., T], rows: Iterable[object], **others: object) -> T
     """Returns the columns of a kind: each attribute of the rows as a list or array, and others."""
     columns: dict[str, object] = {}
     kept = list(rows)
-    for name, annotation in _annotations(kind).items():
+    for name, annotation in hints_of(kind).items():
         if name not in others:
             values = [getattr(row, name) for row in kept]
-            columns[name] = _ints(values) if annotation == Ints else values
+            columns[name] = ints(values) if annotation == Ints else values
     return cast("T", columns | others)
 
 
-_annotations = functools.cache(get_type_hints)
+hints_of = functools.cache(get_type_hints)
 
 
-def _ints(numbers: list[int]) -> Ints:
+def ints(numbers: list[int]) -> Ints:
+    """Returns an array; a damaged file can hold any number."""
     try:
         return np.array(numbers, np.int64)
-    except OverflowError:  # a damaged file can hold any number
+    except OverflowError:
         return np.array([min(number, _LARGEST) for number in numbers], np.int64)
 
 

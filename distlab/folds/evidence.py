@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
@@ -31,91 +31,13 @@ from distlab.events import (
     StepReady,
     Strategy,
 )
-from distlab.folds._fold import table
-from distlab.folds.arrays import Ints
+from distlab.folds._fold import hints_of, ints
 
 E = TypeVar("E", bound=Event)
 
 
-class StepTable(TypedDict):
-    """`Step` events: their fields."""
-
-    time_ns: Ints
-    step: Ints
-    program: Ints
-    strategy: Ints
-    dispatched_ns: Ints
-    examples: Ints
-
-
-class ReadyTable(TypedDict):
-    """`StepReady` events: their fields."""
-
-    step: Ints
-    strategy: Ints
-    ready_ns: list[list[int]]
-    resolution_ns: Ints
-
-
-class ShardingTable(TypedDict):
-    """`Sharding` events: their fields."""
-
-    time_ns: Ints
-    strategy: Ints
-    dataset: Ints
-    batch: Ints
-    epoch: Ints
-    bytes: Ints
-    wait_ns: Ints
-    transfer_ns: Ints
-    sizes: list[list[int]]
-    indices: list[bytes | None]
-    repeated: Ints
-    policy: list[str]
-    source: list[str]
-
-
-class ReductionTable(TypedDict):
-    """`Reduction` events: their fields."""
-
-    time_ns: Ints
-    strategy: Ints
-    bytes: Ints
-    duration_ns: Ints
-    array: Ints
-    call: Ints
-    verb: list[str]
-    op: list[str]
-    algorithm: list[str]
-    source: list[str]
-
-
-class CopyTable(TypedDict):
-    """`Copy` events: their fields."""
-
-    time_ns: Ints
-    strategy: Ints
-    bytes: Ints
-    duration_ns: Ints
-    waiting_ns: Ints
-    what: list[str]
-    direction: list[str]
-    source: list[str]
-
-
-class CostTable(TypedDict):
-    """`RecorderCost` events: their fields."""
-
-    time_ns: Ints
-    start_ns: Ints
-    events: Ints
-    emit_ns: Ints
-    log_ns: Ints
-    log_source: list[str]
-    writer_ns: Ints
-    watcher_ns: Ints
-    capture_ns: Ints
-
+Table: TypeAlias = dict[str, Any]
+"""The fields of events by name: whole numbers as arrays, others as lists."""
 
 _MOST_EVENTS: Final = 5_000
 """Most events of a kind that are kept: the last ones."""
@@ -170,12 +92,12 @@ class EvidenceColumns(TypedDict):
     simulated: bool  #: Whether the devices share one machine's cores
     strategies: dict[int, tuple[str, list[str]]]  #: `(class name, device names)`
     strategies_made: dict[int, str]  #: The lines that made them
-    steps: StepTable
-    ready: ReadyTable  #: On more than 128 devices fewer
-    batches: ShardingTable  #: On more than 128 devices fewer
-    reductions: ReductionTable
-    copies: CopyTable
-    costs: CostTable
+    steps: Table
+    ready: Table  #: On more than 128 devices fewer
+    batches: Table  #: On more than 128 devices fewer
+    reductions: Table
+    copies: Table
+    costs: Table
     compiles: list[Compile]  #: The last 1,000
     captures: list[Capture]  #: The last 16
     placements: list[Placement]  #: When variables held the most memory
@@ -354,6 +276,12 @@ class Evidence:
             kept = self._kept[kind]
             self._kept[kind] = deque(kept, maxlen=min(most, kept.maxlen or _MOST_EVENTS))
 
+    def _table(self, kind: type[Event]) -> Table:
+        rows = self._kept[kind]
+        columns = {name: [getattr(row, name) for row in rows] for name in kind.__struct_fields__}
+        whole = [name for name, hint in hints_of(kind).items() if hint is int]
+        return columns | {name: ints(columns[name]) for name in whole}
+
     def _events(self, kind: type[E]) -> list[E]:
         return [event for event in self._kept[kind] if isinstance(event, kind)]
 
@@ -365,12 +293,12 @@ class Evidence:
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
-            "steps": table(StepTable, self._kept[Step]),
-            "ready": table(ReadyTable, self._kept[StepReady]),
-            "batches": table(ShardingTable, self._kept[Sharding]),
-            "reductions": table(ReductionTable, self._kept[Reduction]),
-            "copies": table(CopyTable, self._kept[Copy]),
-            "costs": table(CostTable, self._kept[RecorderCost]),
+            "steps": self._table(Step),
+            "ready": self._table(StepReady),
+            "batches": self._table(Sharding),
+            "reductions": self._table(Reduction),
+            "copies": self._table(Copy),
+            "costs": self._table(RecorderCost),
             "compiles": self._events(Compile),
             "captures": self._events(Capture),
             "placements": self._most_placed
