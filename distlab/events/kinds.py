@@ -15,7 +15,7 @@ programs, datasets and arrays are numbered by each process for itself, too.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -27,35 +27,6 @@ and `Reduction`, so that files of version 1 open as they were."""
 
 Buffer: TypeAlias = bytes
 """Bytes, by a name that an event with a field called `bytes` can use."""
-
-# Values that this version writes; a file of another version may hold others.
-_Platform: TypeAlias = Annotated[str, msgspec.Meta(examples=["cpu", "gpu", "tpu"])]
-_CollectiveKind: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        examples=[
-            *("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all"),
-            "collective-broadcast",
-        ]
-    ),
-]
-_Cause: TypeAlias = Annotated[
-    str, msgspec.Meta(examples=["new function", "new shapes", "new structure"])
-]
-_About: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        examples=[
-            *("own_updates", "same_random", "same_work", "sum_of_means", "mean_of_means"),
-            *("sparse_gradient", "repeated_sum"),
-        ]
-    ),
-]
-_Verb: TypeAlias = Annotated[str, msgspec.Meta(examples=["reduce", "gather", "all_reduce"])]
-_Op: TypeAlias = Annotated[str, msgspec.Meta(examples=["SUM", "MEAN"])]
-_Algorithm: TypeAlias = Annotated[
-    str, msgspec.Meta(examples=["to_one_device", "hierarchical_copy", "all_reduce"])
-]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +41,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    platform: _Platform
+    platform: str
     simulated: bool
 
 
@@ -95,7 +66,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
         order.
     """
 
-    kind: _CollectiveKind
+    kind: str
     operand_bytes: int
     dtype: str
     operands: int
@@ -124,7 +95,7 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
       numbers: Names to the numbers behind it; names end in their unit.
     """
 
-    about: _About
+    about: str
     subject: str
     because: str
     source: str
@@ -378,7 +349,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     program: int
     strategy: int
     function: str
-    cause: _Cause
+    cause: str
     changed: str
     arguments: list[str]
     mode: Literal["traced", "ragged", "eager"]
@@ -535,9 +506,9 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
     """
 
     strategy: int
-    verb: _Verb
-    op: _Op
-    algorithm: _Algorithm
+    verb: str
+    op: str
+    algorithm: str
     bytes: int
     dtype: str
     participants: int

@@ -48,10 +48,10 @@ class ProgramContents(NamedTuple):
     collectives: list[Collective]
     flops: float | None
     bytes_accessed: float | None  # Bytes that one execution reads and writes
-    temp_bytes: int | None
-    argument_bytes: int | None
-    output_bytes: int | None
-    peak_bytes: int | None  # The most memory held at any time
+    temp_bytes: int | None = None
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    peak_bytes: int | None = None  # The most memory held at any time
 
 
 def read_program(compiled: Any) -> ProgramContents:
@@ -88,10 +88,6 @@ def read_programs(programs: Sequence[Any]) -> ProgramContents:
         collectives=[one for contents, _ in read for one in contents.collectives],
         flops=most("flops"),
         bytes_accessed=most("bytes_accessed"),
-        temp_bytes=None,
-        argument_bytes=None,
-        output_bytes=None,
-        peak_bytes=None,
     )
 
 
@@ -140,23 +136,19 @@ def _callees(instruction: Instruction, times: int | None) -> Iterator[tuple[str,
     if instruction.opcode == "while":
         match = _TRIP_COUNT.search(attributes.get("backend_config", ""))
         trips = int(match[1]) if match else None
-        yield _name(attributes["body"]), _product(times, trips)
-        yield _name(attributes["condition"]), _product(times, None if trips is None else trips + 1)
+        yield attributes["body"].lstrip("%"), _product(times, trips)
+        yield (
+            attributes["condition"].lstrip("%"),
+            _product(times, None if trips is None else trips + 1),
+        )
         return
-    for key in _CALLS:
+    for key in (*_CALLS, *_BRANCHES):
         for name in _NAME.findall(attributes.get(key, "")):
-            yield name, times
-    for key in _BRANCHES:
-        for name in _NAME.findall(attributes.get(key, "")):
-            yield name, None
+            yield name, times if key in _CALLS else None
 
 
 def _product(times: int | None, more: int | None) -> int | None:
     return None if times is None or more is None else times * more
-
-
-def _name(written: str) -> str:
-    return written.lstrip("%")
 
 
 def _collective(
@@ -169,8 +161,7 @@ def _collective(
     shapes = [instructions[name].shape for name in instruction.operands if name in instructions]
     arrays = [array for shape in shapes for array in _ARRAY.findall(shape)]
     operand_bytes = sum(_bytes(dtype, dimensions) for dtype, dimensions in arrays)
-    participants = _participants(module, instruction)
-    group = _group(instruction, participants)
+    participants, group = _devices(module, instruction)
     return Collective(
         kind=kind,
         operand_bytes=operand_bytes,
@@ -235,39 +226,22 @@ def _bits(dtype: str) -> int:
     return int(match[0]) if match else 0
 
 
-def _participants(module: Module, instruction: Instruction) -> int:
-    """Returns the number of devices that take part, in all groups."""
-    attributes = instruction.attributes
-    groups = attributes.get("replica_groups", "")
-    iota = _IOTA_GROUPS.match(groups)
-    if iota:
-        return math.prod(map(int, iota[1].split(",")))
-    mesh = _MESH_GROUPS.match(groups)
-    if mesh:
-        return math.prod(_axes(mesh).values())
-    named = re.findall(r"\d+", groups or attributes.get("source_target_pairs", ""))
-    if named:
-        return len(set(named))
-    header = module.header
-    return int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
-
-
-def _axes(mesh: re.Match[str]) -> dict[str, int]:
-    """Returns the axes of the mesh that newer XLA names in place of groups, with their sizes."""
-    return {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh[1])}
-
-
-def _group(instruction: Instruction, participants: int) -> int:
-    """Returns the number of devices that work together: the size of a group, or all."""
+def _devices(module: Module, instruction: Instruction) -> tuple[int, int]:
+    """Returns how many devices take part, and how many of them work together."""
     groups = instruction.attributes.get("replica_groups", "")
-    iota = _IOTA_GROUPS.match(groups)
-    if iota:
-        return int(iota[1].split(",")[-1])
-    mesh = _MESH_GROUPS.match(groups)
-    if mesh:
-        return math.prod(size for axis, size in _axes(mesh).items() if f"'{axis}'" in mesh[2])
+    if iota := _IOTA_GROUPS.match(groups):
+        sizes = [int(size) for size in iota[1].split(",")]
+        return math.prod(sizes), sizes[-1]
+    if mesh := _MESH_GROUPS.match(groups):  # newer XLA names axes
+        axes = {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh[1])}
+        named = [size for axis, size in axes.items() if f"'{axis}'" in mesh[2]]
+        return math.prod(axes.values()), math.prod(named)
+    pairs = groups or instruction.attributes.get("source_target_pairs", "")
+    header = module.header
+    whole = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
+    participants = len(set(re.findall(r"\d+", pairs))) or whole
     first = re.search(r"\{([\d,]+)\}", groups)
-    return len(first[1].split(",")) if first else participants
+    return participants, len(first[1].split(",")) if first else participants
 
 
 def _source(module: Module, instruction: Instruction) -> str:

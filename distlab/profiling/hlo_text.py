@@ -50,7 +50,6 @@ class Frame(NamedTuple):
 
     file: str
     line: int
-    function: str
     caller: int  # Number of the frame that called it, 0 for none
 
 
@@ -92,51 +91,32 @@ def parse(text: str) -> Module:
     return module
 
 
-def split(text: str) -> list[str]:
-    """Splits at the commas that are outside of all brackets and quotes."""
-    parts = []
-    start = depth = place = 0
+def _scan(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yields each place outside of quotes, and how many brackets are open after it."""
+    depth, place = 0, start
     while place < len(text):
         character = text[place]
         if character == '"':
-            place = _end_of_quote(text, place)
-            continue
-        if character in _OPEN:
-            depth += 1
-        elif character in _CLOSE:
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
+            place += 1
+            while place < len(text) and text[place] != '"':
+                place += 2 if text[place] == "\\" else 1
+        else:
+            depth += (character in _OPEN) - (character in _CLOSE)
+            yield place, depth
         place += 1
-    parts.append(text[start:].strip())
+
+
+def split(text: str) -> list[str]:
+    """Splits at the commas that are outside of all brackets and quotes."""
+    commas = [place for place, depth in _scan(text) if not depth and text[place] == ","]
+    begins, ends = [0, *(place + 1 for place in commas)], [*commas, len(text)]
+    parts = [text[begin:end].strip() for begin, end in zip(begins, ends, strict=True)]
     return [part for part in parts if part]
 
 
 def end_of_bracket(text: str, start: int) -> int:
     """Returns the place after the bracket that closes the one at `start`."""
-    depth = 0
-    place = start
-    while place < len(text):
-        character = text[place]
-        if character == '"':
-            place = _end_of_quote(text, place)
-            continue
-        if character in _OPEN:
-            depth += 1
-        elif character in _CLOSE:
-            depth -= 1
-            if depth == 0:
-                return place + 1
-        place += 1
-    return len(text)
-
-
-def _end_of_quote(text: str, start: int) -> int:
-    place = start + 1
-    while place < len(text) and text[place] != '"':
-        place += 2 if text[place] == "\\" else 1
-    return place + 1
+    return next((place + 1 for place, depth in _scan(text, start) if not depth), len(text))
 
 
 def _instruction(line: str) -> Instruction | None:
@@ -159,7 +139,7 @@ def _frames(tables: dict[str, dict[int, str]]) -> Iterator[tuple[int, Frame]]:
     `parent_frame_id` is one more than the number of the calling frame, so that
     1 stands for no caller.
     """
-    files, functions = tables.get("FileNames", {}), tables.get("FunctionNames", {})
+    files = tables.get("FileNames", {})
     places = {n: dict(_PAIR.findall(e)) for n, e in tables.get("FileLocations", {}).items()}
     for number, entry in tables.get("StackFrames", {}).items():
         frame = dict(_PAIR.findall(entry))
@@ -169,7 +149,6 @@ def _frames(tables: dict[str, dict[int, str]]) -> Iterator[tuple[int, Frame]]:
             Frame(
                 files.get(int(place.get("file_name_id", 0)), "").strip('"'),
                 int(place.get("line", 0)),
-                functions.get(int(place.get("function_name_id", 0)), "").strip('"'),
                 int(frame.get("parent_frame_id", 1)) - 1,
             ),
         )
