@@ -14,10 +14,7 @@ from distlab.folds.arrays import Ints
 
 
 def batches_by_dataset(columns: EvidenceColumns) -> Iterator[tuple[str, Ints]]:
-    """Yields each dataset's name and the rows of its batches.
-
-    Datasets that one line of the program distributes, such as a new one in each epoch, are one.
-    """
+    """Yields each dataset's name and rows; those that one line distributes are one."""
     batches = columns["batches"]
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, (number, source) in enumerate(
@@ -32,10 +29,7 @@ _FEWEST_STEPS: Final = 5
 
 
 def doubts_about(columns: EvidenceColumns, about: str) -> Iterator[tuple[Compile, Doubt, Ints]]:
-    """Yields a program, the first doubt of a kind about its function, and the function's steps.
-
-    Programs of one function, such as one for the last batch, are one.
-    """
+    """Yields a program, the first doubt of a kind about its function, and the function's steps."""
     doubted: dict[tuple[int, str, str], tuple[Compile, Doubt]] = {}
     programs: dict[tuple[int, str, str], list[int]] = {}
     for program in columns["compiles"]:

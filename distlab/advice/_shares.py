@@ -69,11 +69,7 @@ def _places(edges: Ints, time_ns: Ints | int) -> Ints:
 
 
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
-    """Returns what less work of the program's own thread saves, of so many seconds a step.
-
-    Devices work meanwhile: a step can't become shorter than they compute, as far as is known
-    from a profile.
-    """
+    """Returns what less work of the program saves a step: not what devices compute meanwhile."""
     usual = step_seconds(columns)
     return seconds if usual is None else min(seconds, usual.whole - usual.computing)
 

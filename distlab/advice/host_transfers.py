@@ -44,7 +44,6 @@ _LEAST_SHARE_OF_BATCHES: Final = 0.33
 _LEAST_OF_BATCHES_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
 _LEAST_WAIT_MS: Final = 0.1
-_WITH_THE_WAIT: Final = " In this recording the wait for the value is part of the copy."
 _SERVERS: Final = "ParameterServerStrategy"
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
 
@@ -85,9 +84,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
             continue
         begun, spent = copies["time_ns"][inside], copies["duration_ns"][inside]
-        waited = copies["waiting_ns"][inside]
-        unknown = bool((waited < 0).any()) and direction == "to_host"
-        waiting = np.maximum(waited, 0)
+        waiting = np.maximum(copies["waiting_ns"][inside], 0)
         copying = spent - waiting
         foreign = direction == "between_devices" and what.startswith("argument ")
         share = spent_in(columns, begun + waiting, copying).share
@@ -113,7 +110,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
                 f"{ms_text(each)}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
-                f"{_WITH_THE_WAIT if unknown else _wait_text(waiting)}",
+                f"{_wait_text(waiting)}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,

@@ -87,11 +87,7 @@ def _one_label(batches: list[list[str]]) -> float:
 
 
 def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
-    """Returns the labels of a dataset's batches in one epoch, as far as they are known.
-
-    A pipeline that repeats its examples has one epoch without end: there it is what comes before
-    examples that were seen already.
-    """
+    """Returns the known labels of a dataset's batches until an epoch ends, or examples come again."""
     batches = columns["batches"]
     found: list[list[str]] = []
     seen: set[int] = set()

@@ -141,10 +141,7 @@ def _placing(columns: EvidenceColumns) -> int:
 
 
 def _logging(columns: EvidenceColumns, begin: int, length: int) -> int:
-    """Returns how long calls of `log` took in a loop of so many nanoseconds.
-
-    The recorder's account ends up to a second before the loop does.
-    """
+    """Returns how long calls of `log` took; the account ends up to a second before the loop."""
     costs = columns["costs"]
     inside = costs["start_ns"] >= begin - _ACCOUNTED_NS
     accounted = int((costs["time_ns"] - costs["start_ns"])[inside].sum())
@@ -154,8 +151,7 @@ def _logging(columns: EvidenceColumns, begin: int, length: int) -> int:
 def _in_flight(columns: EvidenceColumns) -> float | None:
     """Returns the share of the time with a step in flight; None where too few were watched.
 
-    A step's end is seen late where Python keeps its lock, as the garbage collector does, or where
-    the machine is busy. It is in flight until it was last seen so, or as long as it usually is.
+    A step's end is seen late where Python keeps its lock: it may end as soon as it usually does.
     """
     steps, ready = columns["steps"], columns["ready"]
     seen = {

@@ -103,10 +103,7 @@ def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advi
 
 
 def _last_profiles(captures: list[Capture]) -> tuple[list[Capture], list[int], float]:
-    """Returns the last profiles that agree on the slow replicas, these, and their ratio of work.
-
-    No profiles for too little evidence.
-    """
+    """Returns the last profiles that agree on the slow replicas, these, and their ratio of work."""
     alike: list[Capture] = []
     ratios: list[float] = []
     slow: list[int] = []

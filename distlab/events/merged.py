@@ -37,7 +37,7 @@ def _never() -> bool:
 
 
 class Origin(NamedTuple):
-    """The events of one process, as `merged` accepts them."""
+    """The events of one process."""
 
     source: Source  # Its ring or run file
     clock_offset_ns: int = 0  # To the common clock, up to its first `ClockOffset`
@@ -45,10 +45,7 @@ class Origin(NamedTuple):
 
 
 class Offsets:
-    """The offsets of a process's clock from the common clock, which change in time.
-
-    `first` holds, in nanoseconds, up to the first `ClockOffset` that is noted.
-    """
+    """The offsets of a process's clock from the common clock, `first` up to a `ClockOffset`."""
 
     def __init__(self, first: int = 0) -> None:
         self._since_ns: list[int] = []
@@ -76,17 +73,6 @@ class Offsets:
         return on_clock(event, self.at(event.time_ns))
 
 
-def merged(origins: Sequence[Origin]) -> Source:
-    """Returns one source of the events of several processes.
-
-    Each process's events keep their order; between processes the earlier event comes
-    first. All times of an event are moved to the common clock.
-    """
-    if len(origins) == 1 and not origins[0].clock_offset_ns:
-        return origins[0].source
-    return Merged(origins)
-
-
 def on_clock(event: Event | Unknown, offset_ns: int) -> Event | Unknown:
     """Returns an event with its times moved to another clock."""
     if not offset_ns:
@@ -100,29 +86,15 @@ def on_clock(event: Event | Unknown, offset_ns: int) -> Event | Unknown:
 
 
 class _Item(NamedTuple):
-    """An event that was read and not returned yet.
+    """An event that was read and not returned yet."""
 
-    Attributes:
-      key: The time that orders it. Keys of a process never decrease, so that the
-        process's own order is kept.
-      skipped: Numbers before it that stand for no event.
-      lost: Events before it that are gone for good.
-    """
-
-    key: int
+    key: int  # The time that orders it; those of a process never decrease, to keep its order
     envelope: Envelope
-    skipped: int
-    lost: int
+    skipped: int  # Numbers before it that stand for no event
 
 
 class _Reader:
-    """Reads ahead in the events of one process.
-
-    Attributes:
-      cursor: The cursor of the next read.
-      read_at: When the items were read.
-      items: Events that were read and not returned yet.
-    """
+    """Reads ahead in the events of one process."""
 
     def __init__(self, origin: Origin) -> None:
         self.source, first, self.live = origin
@@ -137,47 +109,34 @@ class _Reader:
         if not self.items:
             chunk = self.source.since(self.cursor, _PAGE)
             skipped = chunk.cursor - self.cursor - len(chunk.events)
-            lost = chunk.lost
             for process, event in chunk.envelopes():
                 self._offsets.note(event)
                 moved = self._offsets.moved(event)
                 self._latest_ns = max(self._latest_ns, moved.time_ns)
-                item = _Item(self._latest_ns, Envelope(process, moved), skipped, lost)
-                self.items.append(item)
-                skipped = lost = 0
+                self.items.append(_Item(self._latest_ns, Envelope(process, moved), skipped))
+                skipped = 0
             if chunk.events:
                 self.cursor, self.read_at = chunk.cursor, now
         return bool(self.items)
 
-    def reread(self, first: int, end: int) -> tuple[list[Envelope | None], int]:
+    def reread(self, first: int, end: int) -> list[Envelope | None]:
         """Reads events again."""
         found: list[Envelope | None] = []
-        lost = 0
         while first + len(found) < end:
             begin = first + len(found)
-            chunk = self._up_to(begin, end)
-            if chunk is None:
+            chunk = self.source.since(begin, end - begin)
+            if not chunk.events or chunk.cursor > end:  # the rest of what a damaged file lacks
                 break
-            lost += chunk.lost
             found += [None] * (chunk.cursor - begin - len(chunk.events))
             found += [Envelope(p, self._offsets.moved(e)) for p, e in chunk.envelopes()]
-        return found + [None] * (end - first - len(found)), lost
-
-    def _up_to(self, begin: int, end: int) -> Chunk | None:
-        """Reads as many events as fit between two numbers; None when there are none."""
-        chunk = self.source.since(begin, end - begin)
-        fits, too_many = 0, end - begin
-        if chunk.cursor > end:  # a ring gives later events for those that it dropped
-            while too_many - fits > 1:
-                middle = (fits + too_many) // 2
-                fitting = self.source.since(begin, middle).cursor <= end
-                fits, too_many = (middle, too_many) if fitting else (fits, middle)
-            chunk = self.source.since(begin, fits)
-        return chunk if chunk.events else None
+        return found + [None] * (end - first - len(found))
 
 
 class Merged:
-    """A source that merges others; made by `merged`. It may be used from several threads."""
+    """A source that merges those of several processes. It may be used from several threads.
+
+    Each process's events keep their order; between processes the earlier event comes first.
+    """
 
     def __init__(
         self, origins: Sequence[Origin], clock: Callable[[], float] = time.monotonic
@@ -227,7 +186,6 @@ class Merged:
             if place not in held:
                 waiting |= not self._hold(place, now)
         found: list[Envelope] = []
-        lost = 0
         while self._heap and len(found) < limit:
             place = self._heap[0][1]
             reader = self._readers[place]
@@ -236,13 +194,12 @@ class Merged:
             item = reader.items.popleft()
             self._dealt.extend([place] * (item.skipped + 1))
             found.append(item.envelope)
-            lost += item.lost
             if reader.items:
                 heapq.heapreplace(self._heap, (reader.items[0].key, place))
             else:
                 heapq.heappop(self._heap)
                 waiting |= not self._hold(place, now)
-        return _chunk(found, len(self._dealt), lost)
+        return _chunk(found, len(self._dealt))
 
     def _hold(self, place: int, now: float) -> bool:
         """Puts a process in line by its next event; returns whether none is to be awaited."""
@@ -266,23 +223,21 @@ class Merged:
 
     def _again(self, cursor: int, limit: int) -> Chunk:
         """Returns events that were returned before, by the same numbers."""
-        lost = 0
         while True:
             end = min(cursor + limit, len(self._dealt))
             part = self._dealt[cursor:end]
             counts = Counter(part)
-            again = {}
-            for place, first in enumerate(self._vector(cursor)):
-                if counts[place]:
-                    events, gone = self._readers[place].reread(first, first + counts[place])
-                    again[place] = iter(events)
-                    lost += gone
+            again = {
+                place: iter(self._readers[place].reread(first, first + counts[place]))
+                for place, first in enumerate(self._vector(cursor))
+                if counts[place]
+            }
             found = [envelope for place in part if (envelope := next(again[place])) is not None]
             if found or end == len(self._dealt):
-                return _chunk(found, end, lost)
+                return _chunk(found, end)
             cursor = end
 
 
-def _chunk(found: list[Envelope], cursor: int, lost: int) -> Chunk:
+def _chunk(found: list[Envelope], cursor: int) -> Chunk:
     processes = tuple(envelope.process for envelope in found) or (0,)
-    return Chunk([envelope.event for envelope in found], cursor, lost, processes)
+    return Chunk([envelope.event for envelope in found], cursor, 0, processes)

@@ -83,10 +83,7 @@ class Clock:
             self._zero_ns = time_ns
 
     def seconds(self, time_ns: int) -> float:
-        """Returns seconds since the run began, 0 for any time before it.
-
-        The first call sets second 0 when `start` was not called.
-        """
+        """Returns seconds since the run began, 0 before; without `start` the first call begins."""
         self.start(time_ns)
         assert self._zero_ns is not None
         return max(0, time_ns - self._zero_ns) / 1e9

@@ -197,9 +197,6 @@ class Folds:
             return self._batches.detail(number, dataset)
 
     def newest_of_main(self) -> BatchDetail | None:
-        """Returns the newest batch of the dataset with the most batches, None before it.
-
-        After a run that ends with an evaluation this is a batch of the training.
-        """
+        """Returns the newest batch of the dataset with the most batches, as after an evaluation."""
         with self._lock:
             return self._batches.detail(None, self._batches.main)

@@ -22,15 +22,8 @@ class _Bucket(NamedTuple):
 class Series:
     """Points of one curve, any number of them, in bounded memory.
 
-    Neighbouring points share a bucket that keeps the lowest and the highest of them.
-    When the buckets are full, pairs of them are merged. The kept points depend on the
-    points alone, never on how many arrive at a time.
-
-    Attributes:
-      count: How many points were added.
-      not_finite: How many of them were NaN or infinite.
-      merged: How many neighbouring points share a bucket; 1 for a complete curve.
-      last: The newest value, NaN before the first.
+    Neighbours share a bucket that keeps the lowest and the highest of them. When the buckets are
+    full, pairs of them are merged: `merged` points share one.
     """
 
     def __init__(self, buckets: int = 1_000) -> None:
@@ -68,10 +61,7 @@ class Series:
         self.merged *= 2
 
     def points(self) -> tuple[Floats, Floats]:
-        """Returns the kept points as `(x, value)`, in order of `x`.
-
-        The first, the last, the lowest and the highest point are among them.
-        """
+        """Returns the kept points in order, with the first, last, lowest and highest."""
         xs: list[float] = []
         values: list[float] = []
 
@@ -98,15 +88,7 @@ def _join(left: _Bucket, right: _Bucket) -> _Bucket:
 
 
 class Cells:
-    """Equal cells of time, each with amounts by name.
-
-    The amounts depend on what was added and on its order, never on when they are read.
-
-    Attributes:
-      start_s: When the first cell begins, in seconds.
-      width_s: Width of a cell in seconds.
-      most: The most cells, an even number.
-    """
+    """Equal cells of time from `start_s` on, each with amounts by name; `most` is even."""
 
     def __init__(self, start_s: float, width_s: float, most: int, *, widen: bool) -> None:
         self.start_s = start_s

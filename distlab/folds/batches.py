@@ -20,11 +20,7 @@ _MOST_FUNCTIONS: Final = 2
 class DatasetNames:
     """Names datasets, and gives them places in the order of their first batches.
 
-    Distributed datasets of one line of the program whose batches one function receives, such
-    as a new one in each epoch, are one.
-
-    Attributes:
-      counts: How many batches of each there were.
+    Datasets of one line whose batches one function receives, as in each epoch a new one, are one.
     """
 
     def __init__(self) -> None:
@@ -313,18 +309,12 @@ class Batches:
         return cast("BatchColumns", kept | others)
 
     def detail(self, number: int | None = None, dataset: int | None = None) -> BatchDetail | None:
-        """Returns one batch as the replicas received it.
+        """Returns one batch as the replicas received it, None before the first.
 
         Args:
           number: Number of the batch; None for the newest. For a batch that has not
             arrived it is the newest, for a forgotten one the nearest before it.
           dataset: Number of the dataset to which it belongs; None for any.
-
-        Returns:
-          The batch, None before the first one.
-
-        Raises:
-          ValueError: It has more examples than any batch.
         """
         batch = self._kept.get(number) if number is not None else None
         if batch is None or dataset not in (None, batch.dataset):

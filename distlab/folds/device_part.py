@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,44 +24,36 @@ def part_of_devices(
 
     Args:
       devices: Columns of all devices.
-      first: Number of the first device of a part; the last `most` devices when it is
-        higher. None for all devices, in groups of neighbours.
+      first: Number of the first device of a part; None for all devices, in groups of neighbours
+        that have the mean share of their devices.
       most: How many rows; columns of no more devices are returned unchanged.
-
-    Returns:
-      The columns with `device`, `busy`, `now` and `mean` of these rows. A group has the mean
-      shares of its devices.
     """
     names = devices["device"]
     if len(names) <= most:
         return devices
-    groups = _groups(len(names), first, most)
+    rows = groups(len(names), first, most)
     return {
         **devices,
-        "device": _names(names, *groups),
-        "busy": _means(devices["busy"], *groups),
-        "now": _means(devices["now"], *groups),
-        "mean": _means(devices["mean"], *groups),
+        "device": group_names(names, *rows),
+        "busy": _means(devices["busy"], *rows),
+        "now": _means(devices["now"], *rows),
+        "mean": _means(devices["mean"], *rows),
     }
 
 
 def part_of_placements(placements: PlacementColumns, first: int | None = None) -> PlacementColumns:
-    """Returns the columns of `Placements` for at most 64 devices or groups of them.
+    """Returns the columns of `Placements` for at most 64 devices, or groups and their mean bytes.
 
     Args:
       placements: Columns of all devices.
       first: As in `part_of_devices`.
-
-    Returns:
-      The columns with `device` and `bytes` of these rows; `device_bytes` has all
-      devices. A group has the mean bytes of its devices, rounded to whole bytes.
     """
     names = placements["device"]
     if len(names) <= MOST_ROWS:
         return placements
-    groups = _groups(len(names), first, MOST_ROWS)
-    means = np.rint(_means(placements["bytes"], *groups)).astype(np.int64)
-    return {**placements, "device": _names(names, *groups), "bytes": means}
+    rows = groups(len(names), first, MOST_ROWS)
+    means = np.rint(_means(placements["bytes"], *rows)).astype(np.int64)
+    return {**placements, "device": group_names(names, *rows), "bytes": means}
 
 
 def part_of_captures(captures: CaptureColumns, first: int | None = None) -> CaptureColumns:
@@ -71,9 +63,6 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
       captures: Columns of all devices.
       first: As in `part_of_devices`, but with None for the device of each group of
         neighbours that computed longest: the others wait for it.
-
-    Returns:
-      The columns with `device`, the shares and `spans` of these devices.
     """
     names = captures["device"]
     if len(names) <= MOST_ROWS:
@@ -81,7 +70,7 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
     compute = captures["compute"]
     rows = [
         int(begin + compute[begin : begin + count].argmax())
-        for begin, count in zip(*_groups(len(names), first, MOST_ROWS), strict=True)
+        for begin, count in zip(*groups(len(names), first, MOST_ROWS), strict=True)
     ]
     return {
         **captures,
@@ -94,16 +83,17 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
     }
 
 
-def _groups(devices: int, first: int | None, most: int) -> tuple[Ints, Ints]:
+def groups(devices: int, first: int | None, most: int) -> tuple[Ints, Ints]:
     """Returns the index of each row's first device, and how many devices share the row."""
     if first is not None:
         begin = min(first, devices - most)
         return np.arange(begin, begin + most), np.ones(most, np.int64)
-    begins = np.arange(0, devices, -(-devices // most))
+    begins = np.arange(0, devices, max(1, -(-devices // most)))
     return begins, np.diff(np.append(begins, devices))
 
 
-def _names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
+def group_names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
+    """Returns a name for each row: a device, or the first and the last of a group."""
     return [
         f"{names[begin]} to {names[begin + count - 1]}" if count > 1 else names[begin]
         for begin, count in zip(begins.tolist(), counts.tolist(), strict=True)
@@ -129,9 +119,6 @@ def part_of_batch(
       detail: The batch, or None.
       first: Number of the first replica; the last `most` replicas when it is higher.
       most: How many replicas; a batch with no more is returned unchanged.
-
-    Returns:
-      The batch with these replicas and their examples alone, and with `whole_size`.
     """
     if detail is None or len(detail["replica"]) <= most:
         return detail
@@ -152,26 +139,14 @@ def part_of_batch(
 
 
 def part_of_batches(batches: BatchColumns, dataset: int | None = None) -> BatchColumns:
-    """Returns the batches of one dataset.
+    """Returns the rows of one dataset; the totals are those of all.
 
     Args:
       batches: All batches.
       dataset: The dataset's number; None for all datasets.
-
-    Returns:
-      The columns with the rows of these batches; the totals are those of all.
     """
     if dataset is None:
         return batches
     rows = batches["dataset"] == dataset
-    return {
-        **batches,
-        "number": batches["number"][rows],
-        "epoch": batches["epoch"][rows],
-        "batch": batches["batch"][rows],
-        "dataset": batches["dataset"][rows],
-        "examples": batches["examples"][rows],
-        "uneven": batches["uneven"][rows],
-        "wait_ms": batches["wait_ms"][rows],
-        "transfer_ms": batches["transfer_ms"][rows],
-    }
+    arrays = {name: one[rows] for name, one in batches.items() if isinstance(one, np.ndarray)}
+    return cast("BatchColumns", batches | arrays)

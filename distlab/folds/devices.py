@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict
+from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -32,22 +32,36 @@ class DeviceColumns(TypedDict):
     watched: int
 
 
+class _Window(NamedTuple):
+    """A watched time, or neighbours that are merged."""
+
+    start_s: float
+    end_s: float
+    watched_s: float
+    busy_s: Floats
+    process_bytes: int
+
+
+def _merged(left: _Window, right: _Window) -> _Window:
+    return _Window(
+        left.start_s,
+        right.end_s,
+        left.watched_s + right.watched_s,
+        left.busy_s + right.busy_s,
+        max(left.process_bytes, right.process_bytes),
+    )
+
+
 class _Windows:
     """The watched windows of one strategy's devices, oldest first."""
 
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
-        self.start_s: list[float] = []
-        self.end_s: list[float] = []
-        self.watched_s: list[float] = []
-        self.busy_s: list[Floats] = []
-        self.process_bytes: list[int] = []
+        self.kept: list[_Window] = []
         self._merged = 1
         self._in_open = 0
         self.now: Floats = np.zeros(replicas)
-        self.memory: list[int] | None = None
-        self.used: list[int] | None = None
-        self.utilization: list[float] | None = None
+        self.newest: DeviceSample | None = None
 
     def add(self, start_s: float, end_s: float, event: DeviceSample) -> None:
         """Adds a window, or extends the newest one while that is not full."""
@@ -55,29 +69,13 @@ class _Windows:
         if watched <= 0 or len(event.busy_ns) != self.replicas:
             return
         busy = np.array(event.busy_ns, np.float64) / 1e9
-        self.now, self.memory = busy / watched, event.memory_bytes
-        self.used, self.utilization = event.used_bytes, event.utilization
-        self.start_s.append(start_s)
-        self.end_s.append(end_s)
-        self.watched_s.append(watched)
-        self.busy_s.append(busy)
-        self.process_bytes.append(event.process_memory_bytes)
-        if self._in_open:
-            self._join(len(self.start_s) - 2)
+        self.now, self.newest = busy / watched, event
+        window = _Window(start_s, end_s, watched, busy, event.process_memory_bytes)
+        self.kept.append(_merged(self.kept.pop(), window) if self._in_open else window)
         self._in_open = (self._in_open + 1) % self._merged
-        if len(self.start_s) >= _MOST_WINDOWS and not self._in_open:
-            for left in range(len(self.start_s) // 2):
-                self._join(left)
+        if len(self.kept) >= _MOST_WINDOWS and not self._in_open:
+            self.kept = [_merged(*pair) for pair in zip(*[iter(self.kept)] * 2, strict=True)]
             self._merged *= 2
-
-    def _join(self, left: int) -> None:
-        """Merges window `left + 1` into window `left`."""
-        right = left + 1
-        self.end_s[left] = self.end_s.pop(right)
-        self.start_s.pop(right)
-        self.watched_s[left] += self.watched_s.pop(right)
-        self.busy_s[left] = self.busy_s[left] + self.busy_s.pop(right)
-        self.process_bytes[left] = max(self.process_bytes[left], self.process_bytes.pop(right))
 
 
 class Devices:
@@ -130,20 +128,21 @@ class Devices:
         newest = self._newest
         windows = _Windows(0) if newest is None else self._windows[newest]
         names = [] if newest is None else self._names.get(newest, [])
-        watched = np.array(windows.watched_s).reshape(-1, 1)
-        shape = (len(windows.start_s), windows.replicas)
+        kept, sample = windows.kept, windows.newest
+        watched = np.array([one.watched_s for one in kept]).reshape(-1, 1)
+        busy = np.array([one.busy_s for one in kept]).reshape(len(kept), windows.replicas)
         return {
             "device": replica_names(names, windows.replicas),
-            "start_s": np.array(windows.start_s),
-            "end_s": np.array(windows.end_s),
-            "busy": np.array(windows.busy_s).reshape(shape) / watched,
+            "start_s": np.array([one.start_s for one in kept]),
+            "end_s": np.array([one.end_s for one in kept]),
+            "busy": busy / watched,
             "now": windows.now,
-            "mean": np.array(windows.busy_s).reshape(shape).sum(0) / max(watched.sum(), 1e-9),
+            "mean": busy.sum(0) / max(watched.sum(), 1e-9),
             "ended": self._ended,
-            "memory": windows.memory,
-            "used": windows.used,
-            "utilization": windows.utilization,
-            "process_bytes": np.array(windows.process_bytes, np.int64),
+            "memory": sample.memory_bytes if sample else None,
+            "used": sample.used_bytes if sample else None,
+            "utilization": sample.utilization if sample else None,
+            "process_bytes": np.array([one.process_bytes for one in kept], np.int64),
             "simulated": self._simulated,
             "watched": self._watched,
         }

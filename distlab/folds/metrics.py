@@ -38,10 +38,7 @@ class MetricColumns(TypedDict):
 
 
 class Metrics:
-    """Logged numbers over steps: 64 curves of each kind, and the newest value of other names.
-
-    `loss` and `accuracy` have a curve whatever was logged before.
-    """
+    """Logged numbers over steps: 64 curves of each kind, and the newest value of other names."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Metric,)
 

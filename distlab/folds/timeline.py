@@ -9,31 +9,20 @@ from typing import ClassVar, NamedTuple, TypedDict
 import numpy as np
 
 from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, Strategy, Unknown
-from distlab.folds._fold import replica_names
+from distlab.folds._fold import Clock, replica_names
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats, Ints
+from distlab.folds.device_part import MOST_ROWS, group_names, groups
 
-_MOST_ROWS = 64
 _MOST_SPANS = 2_000
 
 
 class Rows:
-    """The devices of one strategy, in at most 64 rows of one device or one group each.
-
-    Attributes:
-      devices: How many devices there are.
-      group: How many of them share a row; the last row may have fewer.
-      starts: Index of each row's first device.
-      sizes: How many devices each row has.
-      watched: Begins and ends of the newest watched windows, in seconds.
-      watched_to_s: When the newest one ends.
-    """
+    """The devices of one strategy, in at most 64 rows of one device or one group each."""
 
     def __init__(self, devices: int) -> None:
         self.devices = devices
-        self.group = max(1, -(-devices // _MOST_ROWS))
-        self.starts = np.arange(0, devices, self.group)
-        self.sizes = np.diff(self.starts, append=devices)
+        self.starts, self.sizes = groups(devices, None, MOST_ROWS)
         self.watched: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)
         self.watched_to_s = 0.0
 
@@ -44,12 +33,6 @@ class Rows:
             self.watched[-1] = (self.watched[-1][0], end_s)
         else:
             self.watched.append((begin_s, end_s))
-
-    def names(self, devices: list[str]) -> list[str]:
-        """Returns a name for each row: a device, or the first and the last of a group."""
-        names = replica_names(devices, self.devices)
-        ends = zip(self.starts.tolist(), (self.starts + self.sizes - 1).tolist(), strict=True)
-        return [names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in ends]
 
 
 _MOST_CELLS = 512
@@ -126,7 +109,9 @@ class Timeline:
 
     def _begin(self, zero_ns: int | None, cells: Cells) -> None:
         """Forgets the run before, whose times count from another second 0."""
-        self._zero_ns = zero_ns
+        self._clock = Clock()
+        if zero_ns is not None:
+            self._clock.start(zero_ns)
         self._cells = cells
         self._now_s = 0.0
         self._count = 0
@@ -157,9 +142,7 @@ class Timeline:
         self.version += bool(events)
 
     def _seconds(self, time_ns: int) -> float:
-        if self._zero_ns is None:
-            self._zero_ns = time_ns
-        seconds = max(0, time_ns - self._zero_ns) / 1e9
+        seconds = self._clock.seconds(time_ns)
         self._now_s = max(self._now_s, seconds)
         return seconds
 
@@ -229,9 +212,9 @@ class Timeline:
         ready_s = self._ready_times(newest, len(rows.starts))
         return {
             "now_s": self._now_s,
-            "device": rows.names(names),
+            "device": group_names(replica_names(names, rows.devices), rows.starts, rows.sizes),
             "devices": rows.devices,
-            "group": rows.group,
+            "group": int(rows.sizes[0]) if rows.devices else 1,
             "cell_start_s": cells.start_s,
             "cell_s": cells.width_s,
             "busy": busy,

@@ -23,14 +23,7 @@ from distlab.events import Capture, StepReady
 class WatchedStep:
     """A step that was dispatched, and the times at which each device finished it.
 
-    Attributes:
-      step: Number of the step.
-      start_ns: Monotonic time at which it was dispatched.
-      unready_ns: Time of the last poll at which each device was not done, at first
-        `start_ns`.
-      ready_ns: Time of the first poll at which each device was done, 0 before.
-      donated: True when the result was donated to a later step before a poll found
-        it ready: then `ready_ns` is the time of the poll that found it donated.
+    A result that was donated to a later step is ready at the poll that finds it `donated`.
     """
 
     def __init__(self, step: int, start_ns: int, result: jax.Array, devices: int) -> None:
@@ -78,12 +71,7 @@ _POLL_AHEAD: Final = 32
 
 
 class StrategyActivity:
-    """The watched steps of one strategy, and the busy times of its devices.
-
-    Attributes:
-      devices: The devices of its replicas, in replica order.
-      quiet_windows: Number of the last windows in a row that had no step.
-    """
+    """The watched steps of one strategy, and the busy times of its devices in replica order."""
 
     def __init__(self, strategy: int, result: jax.Array) -> None:
         self.devices = jax_internals.devices_of(result)
@@ -134,9 +122,7 @@ class StrategyActivity:
     def next_poll_ns(self, now_ns: int) -> int:
         """Returns when to poll again: shortly before the next step is expected to be done.
 
-        A poll long before that learns nothing: until a step is done, its devices are busy.
-        A step that was done at a poll before its expected end makes the usual duration
-        shorter, so that the expectation follows the program.
+        Until then its devices are busy. A step that is done earlier makes the usual duration shorter.
         """
         usual = max((typical or 0.0 for typical in self._typical_ns), default=0.0)
         if not usual:
@@ -167,10 +153,7 @@ class StrategyActivity:
         return done
 
     def close_window(self, start_ns: int, end_ns: int) -> list[int]:
-        """Returns how long each device was busy in a window, and forgets the window.
-
-        Steps that are not done count as lasting until its end.
-        """
+        """Returns how long each device was busy in a window, unfinished steps included; forgets it."""
         busy = []
         for device, spans in enumerate(self._spans):
             unfinished = [
@@ -220,10 +203,7 @@ class StrategyActivity:
 
 
 def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
-    """Cuts busy times to the durations of the steps, by the profile's proportions.
-
-    The slowest device keeps its time, because profiled steps take longer.
-    """
+    """Cuts busy times by a profile's proportions; the slowest device keeps its own."""
     slowest = max(range(len(service_ns)), key=service_ns.__getitem__)
     scale = busy_ns[slowest] / service_ns[slowest] if service_ns[slowest] else 1.0
     return [

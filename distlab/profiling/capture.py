@@ -38,11 +38,7 @@ _SHORTEST_PROBE_NS: Final = 40_000_000
 
 
 class Capturer:
-    """Takes one capture at a time.
-
-    Attributes:
-      running: The capture that is to `see` the steps, None when there is none.
-    """
+    """Takes one capture at a time: `running` sees the steps."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self.running: _Running | None = None
@@ -182,10 +178,9 @@ class _Running:
         )
 
     def _wait_until_ready(self) -> None:
-        """Waits, within a limit, until the last step is done.
+        """Waits, within a limit, until the last step of a user's capture is done.
 
-        The recorder's captures do not wait: where many steps are in flight, the devices
-        finished as many meanwhile as were dispatched.
+        Of many steps in flight, as many were finished meanwhile as dispatched: the recorder goes on.
         """
         seconds = self._seconds if self.asked_by == "user" else 0.0
         limit = time.monotonic() + seconds

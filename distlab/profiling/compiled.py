@@ -179,8 +179,7 @@ def _collective(
 def wire_bytes(kind: str, operand_bytes: int, group: int) -> int:
     """Returns the bytes that one device sends, by the algorithm that sends the fewest.
 
-    For the first three kinds that is a ring, as NCCL's performance notes count it:
-    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has those of a ring.
     """
     others = max(group - 1, 0)
     match kind:

@@ -18,10 +18,8 @@ _STOP_SECONDS: Final = 2.0
 class HelperThread:
     """A daemon thread that starts when it is first needed.
 
-    It stops before the interpreter ends: a thread that was inside JAX by
-    then would crash the process.
-
-    `work` must return soon after `stopping` is set.
+    It stops before the interpreter ends: inside JAX it would crash the process then. `work` must
+    return soon after `stopping` is set.
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:

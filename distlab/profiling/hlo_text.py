@@ -136,8 +136,7 @@ def _instruction(line: str) -> Instruction | None:
 def _frames(tables: dict[str, dict[int, str]]) -> Iterator[tuple[int, Frame]]:
     """Joins the tables in which XLA keeps the origin of instructions.
 
-    `parent_frame_id` is one more than the number of the calling frame, so that
-    1 stands for no caller.
+    `parent_frame_id` is one more than the number of the calling frame: 1 stands for none.
     """
     files = tables.get("FileNames", {})
     places = {n: dict(_PAIR.findall(e)) for n, e in tables.get("FileLocations", {}).items()}

@@ -31,11 +31,7 @@ _DISTLAB: Final = Path(__file__).parents[1]
 
 
 class OwnLines:
-    """The time of each stack of the program's own Python.
-
-    Attributes:
-      thread: Identity of the thread that calls `run`, 0 before its first call.
-    """
+    """The time of each stack of the program's own Python, in the `thread` that calls `run`."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self.thread = 0

@@ -26,13 +26,7 @@ ANCHOR: Final = "distlab anchor"
 class Profile:
     """A profile that is being taken, from here until `stop`.
 
-    Attributes:
-      start_ns: Monotonic time at which it began.
-      anchor_ns: Monotonic time of the annotation named `ANCHOR` in it, which relates
-        the profile's clock to the process's.
-
-    Raises:
-      CaptureError: Another profile is being taken in this process.
+    The annotation at `anchor_ns` relates the profile's clock to the process's.
     """
 
     def __init__(self) -> None:

@@ -134,11 +134,7 @@ def _read_thread(
 
 
 class _Thread:
-    """The operations of one thread, which serves several devices in turn.
-
-    Attributes:
-      anchor: The anchor's time, None when it is in another thread.
-    """
+    """The operations of one thread, which serves several devices in turn."""
 
     def __init__(self, operations: Operations, *, between_processes: bool = False) -> None:
         operations.begin_thread()

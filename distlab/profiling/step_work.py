@@ -110,29 +110,20 @@ class Operations:
         return StepWork([round(one) for one in found.tolist()], int(steps.min()))
 
     def _plain(self) -> _Flags:
-        """Returns which operations neither consist of others nor connect devices.
-
-        The duration of a collective is a wait.
-        """
+        """Returns which operations neither consist of others nor connect devices, and so wait."""
         plain = np.zeros(len(self._numbers), bool)
         for (_, name), one in self._numbers.items():
             plain[one] = one not in self._outer and not COLLECTIVE.match(name)
         return plain
 
     def _of_all(self, times: _Integers) -> _Flags:
-        """Returns which operations are of functions that all devices run.
-
-        Those of others, such as the sums of `reduce`, are no work of a step.
-        """
+        """Returns which operations are of functions that all devices run: `reduce` is no work."""
         functions = self._functions()
         shared = {one: times[:, functions == one].any(axis=1).all() for one in set(functions)}
         return np.array([shared[one] for one in functions], bool)
 
     def _mark(self, times: _Integers, typical: _Floats) -> int | None:
-        """Returns an operation that each device runs once a step, None where none bounds steps.
-
-        It is one that runs least often of the function with the most work.
-        """
+        """Returns an operation that bounds steps: it runs least often of the main function."""
         functions = self._functions()
         work = times.sum(axis=0) * typical
         if not work.any():
@@ -151,9 +142,8 @@ class Operations:
 def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:
     """Returns how often each device runs each operation in a step.
 
-    Operations that do not depend on each other come in any order, also relative to the one that
-    bounds the steps: those of one step may be missing in a device's whole steps, or too many. So a
-    device that ran an operation as often as is usual, but for one step's runs, does so always.
+    Operations come in any order: those of one step may be missing in whole steps, or too many. So a
+    device that ran one as often as is usual, but for one step's runs, does so always.
     """
     often = ran / steps[:, None]
     usual = np.sort(often, axis=0)[(len(steps) - 1) // 2]

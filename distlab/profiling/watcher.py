@@ -82,13 +82,7 @@ def plan(interval: float, used: float, window: float = 0.0, cost: float = _COST_
 
 
 class Watcher:
-    """Watches the results that `watch` receives.
-
-    Attributes:
-      listening: True in a window, when every step is watched.
-      missed_step: True where a step was called between two windows, or as one was opened.
-      callers_ns: Nanoseconds that callers of `watch` spent in windows so far.
-    """
+    """Watches the results that `watch` receives, each step of a window while it is `listening`."""
 
     def __init__(
         self, emit: Callable[[Event], None], after_window: Callable[[], None] = lambda: None

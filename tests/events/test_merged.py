@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from distlab import events
 from distlab.events import Chunk, ClockOffset, Event, Source, Step, StepReady, Unknown
-from distlab.events.merged import PATIENCE_SECONDS, Merged, Origin, merged, on_clock
-from distlab.recording import Ring
+from distlab.events.merged import PATIENCE_SECONDS, Merged, Origin, on_clock
 
 Written = tuple[int, int, int]
 """An event as tests compare it: process, number, time."""
@@ -85,21 +84,19 @@ def test_every_event_comes_once_in_order_and_any_cursor_goes_on(
     logs = [Log(process, times) for process, (times, _) in enumerate(given)]
     offsets = [offset for _, offset in given]
     origins = [Origin(log, offset) for log, offset in zip(logs, offsets, strict=True)]
-    source = merged(origins)
+    source = Merged(origins)
     expected = in_order(logs, offsets)
-    if len(logs) > 1:
-        assert read(source, limit=limit) == expected
+    assert read(source, limit=limit) == expected
     for cursor in cursors:
         # Both what was read and a source that is opened later find the place.
         for opened in (Merged(origins), Merged(origins), source):
-            if isinstance(opened, Merged):
-                assert read(opened, cursor, limit) == expected[cursor:]
-                vector = opened.vector(cursor)
-                assert sum(vector) == min(cursor, len(expected))
-                assert all(
-                    vector[place] == sum(p == place for p, _, _ in expected[:cursor])
-                    for place in range(len(logs))
-                )
+            assert read(opened, cursor, limit) == expected[cursor:]
+            vector = opened.vector(cursor)
+            assert sum(vector) == min(cursor, len(expected))
+            assert all(
+                vector[place] == sum(p == place for p, _, _ in expected[:cursor])
+                for place in range(len(logs))
+            )
 
 
 @given(
@@ -139,29 +136,6 @@ def test_event_waits_for_earlier_ones_within_a_limit() -> None:
     assert source.since(3).events == []
     slow.live = False
     assert read(source, 3) == [(0, 2, 40)]
-
-
-def test_one_source_on_the_common_clock_is_itself() -> None:
-    log = Log(0, [1])
-    assert merged([Origin(log)]) is log
-    assert merged([Origin(log, 5)]) is not log
-
-
-def test_rings_that_dropped_events_say_how_many_are_lost() -> None:
-    ring, log = Ring(capacity=300, process=1), Log(0, range(0, 2_000, 10))
-    for number in range(2_000):
-        ring.append(step(number, number))
-    kept = ring.since(0)
-    source = Merged([Origin(log), Origin(ring)])
-    chunk = source.since(0, 10_000)
-    assert chunk.lost == kept.lost > 0
-    assert chunk.cursor == 2_000 + 200
-    assert sum(process == 1 for process, _ in chunk.envelopes()) == len(kept.events)
-    for cursor in (0, 1, 100, 1_500, 2_000, 2_199, 2_200, 2_300):
-        rest = source.since(cursor, 10_000)
-        assert rest.events == chunk.events[len(chunk.events) - len(rest.events) :]
-        assert rest.cursor == max(cursor, 2_200)
-    assert source.since(0, 5).events == chunk.events[:5]
 
 
 def test_many_sources_keep_their_numbers() -> None:

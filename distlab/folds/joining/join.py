@@ -40,10 +40,7 @@ _WORST_FIRST: Final = ("failed", "interrupted", "finished")
 
 
 class Join:
-    """Joins events as they arrive; those of a run of one process pass unchanged.
-
-    What comes out depends on the events and their order, never on how many arrive at a time.
-    """
+    """Joins events as they arrive; those of a run of one process pass unchanged."""
 
     def __init__(self) -> None:
         self._several = False
@@ -62,14 +59,7 @@ class Join:
         self._metrics = Metrics()
 
     def add(self, envelopes: Sequence[Envelope]) -> list[Event]:
-        """Adds events with their processes, oldest first.
-
-        Args:
-          envelopes: The events, none of an unknown kind.
-
-        Returns:
-          The events of the whole run that they complete.
-        """
+        """Returns the events of the whole run that these complete, oldest first."""
         if not self._several:
             self._seen.update({envelope.process for envelope in envelopes})
             self._several = len(self._seen) > 1 or any(

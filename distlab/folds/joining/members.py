@@ -13,12 +13,7 @@ T = TypeVar("T")
 
 
 class Members:
-    """The processes of a strategy's replicas.
-
-    Attributes:
-      strategy: The strategy's joined number.
-      processes: The process of each replica, in replica order.
-    """
+    """The process of each of a strategy's replicas, by the strategy's joined number."""
 
     def __init__(self, strategy: int, processes: Sequence[int]) -> None:
         self.strategy = strategy
@@ -46,11 +41,7 @@ Sort: TypeAlias = Literal["strategy", "program", "dataset", "array"]
 
 
 class Numbers:
-    """Joins numbers by what they stand for, in the order in which each process met it.
-
-    Two processes of one program meet the same things in the same order: the second
-    dataset of a line is the second one in every process.
-    """
+    """Joins numbers by what they stand for, in the order in which each process met it."""
 
     def __init__(self) -> None:
         self._joined: dict[tuple[Sort, int, int], int] = {}
