@@ -8,7 +8,7 @@ import numpy as np
 
 from distlab.events import Capture
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Ints
+from distlab.folds.arrays import Floats, Ints
 
 _FEWEST: Final = 8
 
@@ -49,12 +49,10 @@ def spent_in(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> Spen
         return Spent(0.0, 0.0)
     end = max(int(steps["dispatched_ns"][-1]), int((time_ns + duration_ns)[inside].max()))
     edges = np.sort([begin, *steps["time_ns"][steps["time_ns"] > begin], end])
-    periods = np.diff(edges).astype(float)
+    periods = periods_between(columns, edges)
     spent = np.zeros(len(periods))
-    np.add.at(spent, _places(edges, time_ns[inside]), duration_ns[inside])
-    for one in columns["compiles"]:
-        if one.time_ns > begin:
-            periods[_places(edges, one.time_ns)] -= one.trace_ns + one.compile_ns
+    places = np.searchsorted(edges[1:-1], time_ns[inside], side="right")
+    np.add.at(spent, places, duration_ns[inside])
     if len(spent) >= _FEWEST:
         longest = int(spent.argmax())
         spent, periods = np.delete(spent, longest), np.delete(periods, longest)
@@ -63,9 +61,14 @@ def spent_in(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> Spen
     return Spent(float(spent.sum()) / max(float(periods.sum()), 1.0), usual / 1e9)
 
 
-def _places(edges: Ints, time_ns: Ints | int) -> Ints:
-    """Returns the periods in which times lie."""
-    return np.clip(np.searchsorted(edges, time_ns, side="right") - 1, 0, len(edges) - 2)
+def periods_between(columns: EvidenceColumns, edges: Ints) -> Floats:
+    """Returns the nanoseconds from each time to the next, without compilations."""
+    periods = np.diff(edges).astype(float)
+    for one in columns["compiles"]:
+        after = int(np.searchsorted(edges, one.time_ns))
+        if 0 < after < len(edges):
+            periods[after - 1] -= one.trace_ns + one.compile_ns
+    return periods
 
 
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:

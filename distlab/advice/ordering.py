@@ -87,7 +87,7 @@ def _one_label(batches: list[list[str]]) -> float:
 
 
 def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
-    """Returns the known labels of a dataset's batches until an epoch ends, or examples come again."""
+    """Returns the known labels of batches until an epoch ends or its examples come again."""
     batches = columns["batches"]
     found: list[list[str]] = []
     seen: set[int] = set()

@@ -5,7 +5,7 @@ something between the steps that the others' do not, calls each step later than 
 wait for it in the step's first collective. Workers run ahead of their devices by some steps, and a
 late call costs nothing while its devices still compute. So what counts is the time from when all
 devices have finished a step until the worker calls the next one, without what may be an error of
-the clocks, in a quarter of each step. A worker whose devices compute 1.5 times as long as those of
+the clocks, in a quarter of each step. A worker whose devices compute 1.4 times as long as those of
 the others in the profiles is slow, too, though it calls its steps in time.
 """
 
@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice import stragglers
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns, WorkerColumns
@@ -26,9 +27,6 @@ INPUT: Final = "slow_worker_input"
 _LEAST_STEPS: Final = 20
 _LEAST_IDLE: Final = 0.25
 """The share of a step in which finished devices wait for the worker's call, or for its batches."""
-
-_LONGER: Final = 1.5
-_LEAST_SHARE: Final = 0.1
 
 _REMEDY: Final = (
     "Find what its program or its machine does besides, such as work of the chief alone or other "
@@ -101,10 +99,11 @@ def _computing(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]
         return []
     compute = _mean_compute(captures, workers["devices"])
     whole = sum(one.time_ns - one.start_ns for one in captures)
+    few, ratio = stragglers.far_above(compute)
     slow = int(compute.argmax())
-    others = float(np.median(np.delete(compute, slow)))
+    others = float(compute[slow]) / ratio
     excess = float(compute[slow]) - others
-    if compute[slow] < _LONGER * others or excess < _LEAST_SHARE * whole:
+    if few != [slow] or excess < stragglers.LEAST_SHARE * whole:
         return []
     name = workers["name"][slow]
     return [
@@ -112,7 +111,7 @@ def _computing(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]
             CAUSE,
             name,
             f"The devices of {name} computed {percent_text(compute[slow] / whole)} of the profiled "
-            f"time, {compute[slow] / max(others, 1.0):.1f} times as long as those of the others.",
+            f"time, {ratio:.1f} times as long as those of the others.",
             _COMPUTE_REMEDY,
             evidence={
                 "compute_ms": float(compute[slow]) / 1e6,

@@ -22,13 +22,13 @@ from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Floats, Ints
+from distlab.folds.arrays import Floats
 
 CAUSE: Final = "slow_replica"
 
 _RATIO: Final = 1.4
 _LEAST_EXCESS: Final = 4.0
-_LEAST_SHARE: Final = 0.1
+LEAST_SHARE: Final = 0.1
 
 _REMEDY: Final = (
     "Reduce its work, or find what else runs on its device: all others wait for it in every step."
@@ -65,9 +65,9 @@ def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advi
     # On cores that devices share, the others compute for a part of the time in which they would
     # wait elsewhere. Those that start late wait less than the slow ones compute longer.
     saved = max(waited - float(waiting[slow].max()), float(compute[slow].min()) - others)
-    if saved >= _LEAST_SHARE * whole:
+    if saved >= LEAST_SHARE * whole:
         excess = min(excess, saved)
-    if excess < _LEAST_SHARE * whole:
+    if excess < LEAST_SHARE * whole:
         return []
     capture = alike[0]
     names = replicas_text(slow)
@@ -97,7 +97,7 @@ def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advi
             share=excess / whole,
             saves_s=step_s * excess / whole,
             time_ns=capture.time_ns,
-            source=_function_line(columns, _profiled_programs(columns, capture)),
+            source=_function_line(columns, capture.strategy),
         )
     ]
 
@@ -127,20 +127,20 @@ def _last_profiles(captures: list[Capture]) -> tuple[list[Capture], list[int], f
 
 def _slow_in(capture: Capture) -> tuple[list[int], float, float]:
     """Returns the slow replicas of a profile, their ratio of work, and the excess in steps."""
-    slow, ratio = _far_above(np.array(capture.work_ns, float))
+    slow, ratio = far_above(np.array(capture.work_ns, float))
     if slow:
         return slow, ratio, (ratio - 1) * capture.work_steps
     # Operations don't show what a device waits for outside of JAX, such as a callback.
-    slow, ratio = _far_above(np.array(capture.compute_ns, float))
+    slow, ratio = far_above(np.array(capture.compute_ns, float))
     waiting = np.array(capture.waiting_ns, float)
     whole = max(capture.time_ns - capture.start_ns, 1)
     if not slow:
         return [], 1.0, 0.0
     awaited = float(np.median(np.delete(waiting, slow)) - waiting[slow].max()) / whole
-    return (slow, ratio, awaited * capture.steps) if awaited >= _LEAST_SHARE else ([], 1.0, 0.0)
+    return (slow, ratio, awaited * capture.steps) if awaited >= LEAST_SHARE else ([], 1.0, 0.0)
 
 
-def _far_above(work: Floats) -> tuple[list[int], float]:
+def far_above(work: Floats) -> tuple[list[int], float]:
     """Returns the few replicas with far more work than the others, and how many times as much."""
     order = np.argsort(-work)
     for few in range(1, max(2, (len(work) + 1) // 2)):
@@ -152,19 +152,12 @@ def _far_above(work: Floats) -> tuple[list[int], float]:
     return [], 1.0
 
 
-def _profiled_programs(columns: EvidenceColumns, capture: Capture) -> Ints:
-    """Returns the programs of the steps that were called in a profile, or just before."""
+def _function_line(columns: EvidenceColumns, strategy: int) -> str:
+    """Returns the line of the function that most steps of a strategy ran."""
     steps = columns["steps"]
-    called = (steps["strategy"] == capture.strategy) & (steps["time_ns"] <= capture.time_ns)
-    inside = called & (steps["time_ns"] >= capture.start_ns)
-    return steps["program"][inside if inside.any() else called][-max(capture.steps, 1) :]
-
-
-def _function_line(columns: EvidenceColumns, programs: Ints) -> str:
-    """Returns the line of the function that most steps ran."""
     line_of = {one.program: one.source for one in columns["compiles"]}
-    lines = [line_of.get(program, "") for program in programs.tolist()]
-    return line_of_most(lines, [1.0] * len(lines))
+    programs = steps["program"][steps["strategy"] == strategy].tolist()
+    return line_of_most([line_of.get(program, "") for program in programs], [1.0] * len(programs))
 
 
 def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
@@ -193,7 +186,7 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
         return []
     late = np.array(rows, float)
     usual = np.median(late, axis=0)
-    slow, ratio = _far_above(usual)
+    slow, ratio = far_above(usual)
     if not slow or (ratio - 1) * len(rows) < _LEAST_EXCESS:
         return []
     length = float(usual[slow].min())
@@ -219,6 +212,6 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
             share=gap / length,
             saves_s=gap / 1e9,
             steps=numbers,
-            source=_function_line(columns, steps["program"][np.isin(steps["step"], numbers)]),
+            source=_function_line(columns, strategy),
         )
     ]

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._columns import batches_by_dataset
-from distlab.advice._shares import saved_at_most, steps_between
+from distlab.advice._shares import periods_between, saved_at_most, steps_between
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -54,7 +54,7 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
     if len(same) < _FEWEST:
         return None
     waited, placing = batches["wait_ns"][rows][same], batches["transfer_ns"][rows][same]
-    periods = np.maximum(_periods(columns, batches["time_ns"][rows])[same - 1], 1)
+    periods = np.maximum(periods_between(columns, batches["time_ns"][rows])[same - 1], 1)
     spent = waited + placing
     longest = int(spent.argmax())
     share = float(np.delete(spent, longest).sum() / np.delete(periods, longest).sum())
@@ -85,13 +85,3 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
         source=batches["source"][rows[-1]],
         saves_s=saved_at_most(columns, float(spent.mean()) / 1e9),
     )
-
-
-def _periods(columns: EvidenceColumns, time_ns: Ints) -> Ints:
-    """Returns the nanoseconds from each batch to the next, without compilations."""
-    periods = np.diff(time_ns)
-    for event in columns["compiles"]:
-        after = int(np.searchsorted(time_ns, event.time_ns))
-        if 0 < after < len(time_ns):
-            periods[after - 1] -= event.trace_ns + event.compile_ns
-    return periods

@@ -23,15 +23,6 @@ class Pictures:
     labels: list[str]
 
 
-@dataclass(frozen=True)
-class _Sheet:
-    """One `Preview` event, unpacked."""
-
-    form: str
-    pixels: Pixels
-    labels: list[str]
-
-
 _Numbered = tuple[int, int | None, int]
 """The range of positions: a dataset, or without positions in its source a batch of an epoch."""
 
@@ -41,7 +32,7 @@ class Previews:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._left = most_bytes
-        self._sheets: list[_Sheet] = []
+        self._sheets: list[Pictures] = []
         self._places: dict[_Numbered, dict[int, tuple[int, int]]] = {}
 
     def add(self, event: Preview) -> None:
@@ -56,7 +47,8 @@ class Previews:
         places = self._places.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
         for row, position in enumerate(positions):
             places.setdefault(position, (len(self._sheets), row))
-        self._sheets.append(_Sheet(event.form, pixels, event.labels))
+        known = np.ones(len(positions), bool)
+        self._sheets.append(Pictures(event.form, pixels, known, event.labels))
 
     def find(
         self, dataset: int, batch: int, epoch: int, positions: list[int] | None, examples: int
@@ -73,7 +65,7 @@ class Previews:
             return Pictures("", nothing, np.zeros(examples, bool), [""] * examples)
         return self._gather(found, self._sheets[first[0]])
 
-    def _gather(self, found: list[tuple[int, int] | None], like: _Sheet) -> Pictures:
+    def _gather(self, found: list[tuple[int, int] | None], like: Pictures) -> Pictures:
         pixels = np.zeros((len(found), *like.pixels.shape[1:]), like.pixels.dtype)
         known = np.zeros(len(found), bool)
         labels = [""] * len(found)

@@ -24,27 +24,6 @@ class Combined(NamedTuple):
     values: tuple[str, ...]  # Such as `"float32[64,10] like kernel"`, largest first
 
 
-class _Operand(NamedTuple):
-    dtype: str
-    sizes: str
-    name: str
-
-    @property
-    def shape(self) -> str:
-        """Its type and shape."""
-        return f"{dtype_text(self.dtype)}[{self.sizes}]"
-
-    @property
-    def likeness(self) -> str:
-        """The variable or argument of its shape, where that is known."""
-        return f"like {self.name}" if self.name else ""
-
-    @property
-    def length(self) -> int:
-        """The count of its numbers."""
-        return math.prod(int(size.lstrip("<=")) for size in self.sizes.split(",") if size)
-
-
 _NOT_KNOWN: Final = Combined("", "", ())
 
 
@@ -54,31 +33,29 @@ def combined(collective: Collective) -> Combined:
     for value in collective.values:
         match = _VALUE.match(value.partition(" from ")[0])
         if match is not None:
-            operands.append(_Operand(match["dtype"], match["sizes"], match["name"] or ""))
-    # Programs of one function combine the same values in orders of their own.
-    operands.sort(key=lambda one: (-one.length, one.name, one.shape))
-    arrays = [one for one in operands if one.sizes]
-    if not operands:
-        return _NOT_KNOWN
-    if not arrays:
-        return Combined(_counted(len(operands), "number"), "", tuple(map(_text, operands)))
-    largest = max(arrays, key=lambda one: one.length)
-    unlisted = max(collective.operands - len(collective.values), 0)
+            sizes = match["sizes"]
+            length = math.prod(int(size.lstrip("<=")) for size in sizes.split(",") if size)
+            shape = f"{dtype_text(match['dtype'])}[{sizes}]"
+            operands.append((-length, match["name"] or "", shape))
+    operands.sort()  # programs of one function combine the same values in orders of their own
+    values = tuple(f"{shape} like {name}" if name else shape for _, name, shape in operands)
+    arrays = [(name, shape) for _, name, shape in operands if not shape.endswith("[]")]
     numbers = len(operands) - len(arrays)
+    if not arrays:
+        return Combined(_counted(numbers, "number") if numbers else "", "", values)
+    name, shape = arrays[0]
+    largest = f"like {name}" if name else shape
+    unlisted = max(collective.operands - len(collective.values), 0)
     text = _counted(len(arrays) + unlisted, "array")
     if len(operands) + unlisted == 1:
-        text = f"{text} {largest.likeness or largest.shape}"
+        text = f"{text} {largest}"
     if numbers:
         text = f"{text} and {_counted(numbers, 'number')}"
-    return Combined(text, largest.likeness or largest.shape, tuple(map(_text, operands)))
+    return Combined(text, largest, values)
 
 
 def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'s' * (count != 1)}"
-
-
-def _text(operand: _Operand) -> str:
-    return f"{operand.shape} {operand.likeness}".rstrip()
 
 
 _MOST_ROWS = 500

@@ -122,7 +122,7 @@ class StrategyActivity:
     def next_poll_ns(self, now_ns: int) -> int:
         """Returns when to poll again: shortly before the next step is expected to be done.
 
-        Until then its devices are busy. A step that is done earlier makes the usual duration shorter.
+        Until then its devices are busy. A step that is done earlier makes the usual shorter.
         """
         usual = max((typical or 0.0 for typical in self._typical_ns), default=0.0)
         if not usual:
@@ -153,7 +153,7 @@ class StrategyActivity:
         return done
 
     def close_window(self, start_ns: int, end_ns: int) -> list[int]:
-        """Returns how long each device was busy in a window, unfinished steps included; forgets it."""
+        """Returns how long each device was busy in a window, unfinished steps included."""
         busy = []
         for device, spans in enumerate(self._spans):
             unfinished = [

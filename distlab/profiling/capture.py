@@ -180,7 +180,7 @@ class _Running:
     def _wait_until_ready(self) -> None:
         """Waits, within a limit, until the last step of a user's capture is done.
 
-        Of many steps in flight, as many were finished meanwhile as dispatched: the recorder goes on.
+        The recorder's does not: of many in flight, as many finished meanwhile as were dispatched.
         """
         seconds = self._seconds if self.asked_by == "user" else 0.0
         limit = time.monotonic() + seconds

@@ -7,9 +7,9 @@ in flight. A sample takes some microseconds, and none is taken while devices wor
 from __future__ import annotations
 
 import functools
-import sys
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -44,7 +44,7 @@ class OwnLines:
 
     def note_call(self) -> None:
         """Notes the lines that call `run`, when a program was compiled in their thread."""
-        self._add_call(_lines(_callers(sys._getframe(1))))
+        self._add_call(_lines(frames_of(threading.get_ident())))
 
     def look(self, now_ns: int, *, idle: bool) -> None:
         """Takes a sample."""
@@ -96,13 +96,6 @@ class OwnLines:
             self._calls.setdefault(" > ".join(lines))
         if len(self._calls) > _MOST_STACKS:
             del self._calls[next(iter(self._calls))]
-
-
-def _callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yields a frame of the calling thread and those that called it."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _lines(frames: Iterable[FrameType]) -> list[str]:

@@ -7,7 +7,6 @@ runs, none is taken here.
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import ExitStack
 from typing import Any, Final
@@ -46,18 +45,13 @@ class Profile:
         self.start_ns = time.monotonic_ns()
         with jax.profiler.TraceAnnotation(ANCHOR):
             self.anchor_ns = time.monotonic_ns()
-        self._stopping = threading.Lock()
 
     def stop(self) -> bytes:
-        """Ends the profile. A second call returns an empty profile."""
-        with self._stopping:
-            session, self._session = self._session, None
-            if session is None:
-                return b""
-            try:
-                return bytes(session.stop())
-            finally:
-                self._held.close()
+        """Ends the profile, once."""
+        try:
+            return bytes(self._session.stop())
+        finally:
+            self._held.close()
 
 
 def _options() -> jax.profiler.ProfileOptions:

@@ -55,17 +55,11 @@ class DeviceSpans(NamedTuple):
     copy: Spans
 
 
-class _Found(NamedTuple):
-    """The spans of one device, as the profile has them."""
-
-    compute: list[Spans]
-    waiting: list[Spans]
-    copy: list[Spans]
+_Found: TypeAlias = tuple[list[Spans], list[Spans], list[Spans]]
+"""Spans of one device by activity, as the profile has them."""
 
 
-def read_spans(
-    profile: bytes, anchor_ns: int, operations: Operations | None = None
-) -> dict[int, DeviceSpans]:
+def read_spans(profile: bytes, anchor_ns: int, operations: Operations) -> dict[int, DeviceSpans]:
     """Reads the activities of each device from a profile."""
     if not profile:
         raise CaptureError("The profiler returned an empty profile. Capture again.")
@@ -80,11 +74,10 @@ def read_spans(
 
 
 def spans_of(
-    planes: Sequence[Any], anchor_ns: int, operations: Operations | None = None
+    planes: Sequence[Any], anchor_ns: int, operations: Operations
 ) -> dict[int, DeviceSpans]:
     """Reads the planes of a profile; see `read_spans`."""
-    operations = Operations() if operations is None else operations
-    found: dict[int, _Found] = defaultdict(lambda: _Found([], [], []))
+    found: dict[int, _Found] = defaultdict(lambda: ([], [], []))
     anchor: float | None = None
     for plane in planes:
         device = _DEVICE_PLANE.search(plane.name)
@@ -193,9 +186,9 @@ class _Thread:
         for device, spans in self._operations.items():
             waiting = without(union(self._waits[device]), union(self._reducing))
             copying = union(self._copies[device])
-            found[device].compute.append(without(without(union(spans), waiting), copying))
-            found[device].waiting.append(waiting)
-            found[device].copy.append(copying)
+            computing = without(without(union(spans), waiting), copying)
+            for kept, own in zip(found[device], (computing, waiting, copying), strict=True):
+                kept.append(own)
 
 
 def _place_of(event: Any) -> tuple[int, Program] | None:
@@ -208,7 +201,7 @@ def _place_of(event: Any) -> tuple[int, Program] | None:
 
 
 def _apart(found: _Found, shift: int) -> DeviceSpans:
-    compute, copy, waiting = (_joined(s) for s in (found.compute, found.copy, found.waiting))
+    compute, waiting, copy = map(_joined, found)
     copy = without(copy, compute)
     waiting = without(without(waiting, compute), copy)
     return DeviceSpans(*(s + shift for s in (compute, waiting, copy)))

@@ -12,6 +12,7 @@ from jax.profiler import ProfileData
 from distlab.errors import CaptureError
 from distlab.profiling.profile import ANCHOR
 from distlab.profiling.spans import length_ns, read_spans, spans_of, union, without
+from distlab.profiling.step_work import Operations
 
 GPU_PROFILE = f"""
 planes {{
@@ -37,7 +38,7 @@ planes {{
 
 def test_gpu_plane_gives_kernels_collectives_and_copies() -> None:
     planes = list(ProfileData.from_text_proto(GPU_PROFILE).planes)
-    found = spans_of(planes, anchor_ns=50_000_000)
+    found = spans_of(planes, 50_000_000, Operations())
     assert list(found) == [1]
     ms = [[[round(t / 1e6, 3) for t in row] for row in spans.tolist()] for spans in found[1]]
     # Kernels from 0 to 4 ms and 6 to 8; a collective from 4 to 7, of which the last one is hidden.
@@ -46,14 +47,14 @@ def test_gpu_plane_gives_kernels_collectives_and_copies() -> None:
 
 def test_empty_damaged_and_anchorless_profiles_are_refused() -> None:
     with pytest.raises(CaptureError, match="empty profile"):
-        read_spans(b"", 0)
+        read_spans(b"", 0, Operations())
     with pytest.raises(CaptureError, match=r"can't be read|lost its beginning"):
-        read_spans(b"\xff\xff\xff no protocol buffer", 0)
+        read_spans(b"\xff\xff\xff no protocol buffer", 0, Operations())
     without_anchor = ProfileData.text_proto_to_serialized_xspace(
         GPU_PROFILE.replace(ANCHOR, "other")
     )
     with pytest.raises(CaptureError, match="lost its beginning"):
-        read_spans(without_anchor, 0)
+        read_spans(without_anchor, 0, Operations())
 
 
 def cover(spans: list[tuple[int, int]]) -> set[int]:
@@ -106,5 +107,5 @@ def test_a_collective_between_processes_is_a_wait_as_a_whole(
     processes: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jax, "process_count", lambda: processes)
-    found = spans_of(list(ProfileData.from_text_proto(CPU_PROFILE).planes), 0)
+    found = spans_of(list(ProfileData.from_text_proto(CPU_PROFILE).planes), 0, Operations())
     assert [length_ns(spans) // 1_000_000 for spans in found[3]] == lengths

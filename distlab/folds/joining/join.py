@@ -31,7 +31,6 @@ from distlab.events import (
     Step,
     StepReady,
     Strategy,
-    Unknown,
 )
 from distlab.folds.joining.members import Members, Numbers, StepPart, worker_name
 from distlab.folds.joining.parts import Batches, Metrics, Placements, Profiles, ReadyTimes, Samples
@@ -67,12 +66,11 @@ class Join:
             )
         if not self._several:
             return [event for _, event in envelopes if isinstance(event, Event)]
-        return [joined for process, event in envelopes for joined in self._add(process, event)]
-
-    def _add(self, process: int, event: Event | Unknown) -> Iterator[Event]:
-        self._seen.add(process)
-        if isinstance(event, Event):
-            yield from self._join(event, process)
+        found: list[Event] = []
+        for process, event in envelopes:
+            self._seen.add(process)
+            found += self._join(event, process)
+        return found
 
     @property
     def _first(self) -> int:
@@ -191,12 +189,8 @@ class Join:
         if members is None:
             return
         if self._leads(process, event.strategy) is None:
-            yield StepPart(
-                time_ns=event.time_ns,
-                step=event.step,
-                strategy=members.strategy,
-                examples=event.examples,
-            )
+            at, step, number = event.time_ns, event.step, members.strategy
+            yield StepPart(time_ns=at, step=step, strategy=number, examples=event.examples)
             return
         program = self._numbers.meet("program", process, event.program, (process,))
         yield msgspec.structs.replace(event, strategy=members.strategy, program=program)
@@ -204,19 +198,15 @@ class Join:
     @_join.register
     def _(self, event: StepReady, process: int) -> Iterator[Event]:
         members = self._of(process, event.strategy)
-        joined = None if members is None else self._ready.add(process, event, members)
-        if joined is not None:
-            yield joined
+        if members is not None:
+            yield from self._ready.add(process, event, members)
 
     @_join.register
     def _(self, event: DeviceSample, process: int) -> Iterator[Event]:
         members = self._of(process, event.strategy)
         if members is not None:
-            joined = self._samples.add(
-                process, event, members, self._seen & members.replicas.keys()
-            )
-            if joined is not None:
-                yield joined
+            seen = self._seen & members.replicas.keys()
+            yield from self._samples.add(process, event, members, seen)
 
     @_join.register
     def _(self, event: Capture, process: int) -> Iterator[Event]:

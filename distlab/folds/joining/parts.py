@@ -138,11 +138,11 @@ class ReadyTimes:
     def __init__(self) -> None:
         self._steps: OrderedDict[tuple[int, int], StepReady] = OrderedDict()
 
-    def add(self, process: int, event: StepReady, members: Members) -> StepReady | None:
+    def add(self, process: int, event: StepReady, members: Members) -> Iterator[StepReady]:
         """Adds a process's part."""
         times = members.own(process, event.ready_ns)
         if times is None:
-            return None
+            return
         key = members.strategy, event.step
         known = self._steps.pop(key, None)
         ready_ns = [0] * len(members.processes) if known is None else list(known.ready_ns)
@@ -156,7 +156,7 @@ class ReadyTimes:
         )
         if len(self._steps) > _MOST_WATCHED:
             self._steps.popitem(last=False)
-        return joined
+        yield joined
 
 
 _N = TypeVar("_N", int, float)
@@ -173,17 +173,16 @@ class Samples:
 
     def add(
         self, process: int, event: DeviceSample, members: Members, seen: AbstractSet[int]
-    ) -> DeviceSample | None:
+    ) -> Iterator[DeviceSample]:
         """Adds a process's sample."""
         if members.own(process, event.busy_ns) is None:
-            return None
+            return
         waiting = self._waiting.setdefault(members.strategy, {})
         own = waiting.setdefault(process, [])
         own.append(event)
-        if seen - waiting.keys() and len(own) < _MOST_SAMPLES:
-            return None
-        del self._waiting[members.strategy]
-        return _joined_samples(members, waiting)
+        if not seen - waiting.keys() or len(own) >= _MOST_SAMPLES:
+            del self._waiting[members.strategy]
+            yield _joined_samples(members, waiting)
 
 
 def _joined_samples(members: Members, waiting: dict[int, list[DeviceSample]]) -> DeviceSample:
