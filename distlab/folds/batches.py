@@ -193,8 +193,8 @@ class _Table:
 
     def add(self, batch: _Batch) -> None:
         event = batch.event
-        row = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.sizes))
-        row = (*row, batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
+        numbers = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.sizes))
+        row = (*numbers, batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
 

@@ -290,9 +290,3 @@ def test_copies_between_devices_share_is_that_of_starting_them() -> None:
     one = copying("between_devices")
     assert "1.05 MB each time; starting that takes 20 ms, 41% of the loop's time." in one.text
     assert one.text.endswith("The devices copy after that, before they compute.")
-
-
-def test_copies_recorded_without_waits_include_the_wait() -> None:
-    one = copying("to_host")
-    assert one.text.endswith("In this recording the wait for the value is part of the copy.")
-    assert "waiting_ms" not in one.evidence

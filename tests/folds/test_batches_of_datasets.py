@@ -137,9 +137,3 @@ def test_the_newest_batch_of_a_dataset_is_not_forgotten() -> None:
     assert detail is not None
     assert detail["number"] == 1
     assert np.isin(1, fold.columns()["number"])
-
-
-def test_of_very_many_datasets_the_last_ones_share_a_name() -> None:
-    columns = fold_of(*(batches_of(number, None, 1) for number in range(60))).columns()
-    assert columns["datasets"][-1] == "other datasets"
-    assert columns["dataset_counts"] == [*[1] * 49, 11]

@@ -34,7 +34,6 @@ from distlab.folds import (
     Steps,
     part_of_batch,
 )
-from distlab.folds import placement as placements
 from distlab.folds._previews import Previews
 from tests.recording import samples
 from tests.synthetic import (
@@ -141,9 +140,6 @@ def test_names_of_metrics_are_bounded_and_the_rest_counted() -> None:
     columns = fold.columns()
     assert (len(columns["name"]), len(columns["without_curve"])) == (64, 10_000)
     assert columns["values_left_out"] == 2 * (11_000 - 10_064)
-    long = Metrics()
-    long.add([Metric(time_ns=1, step=1, values={str(n) + "y" * 100_000: 1.0 for n in range(90)})])
-    assert (len(long.columns()["without_curve"]), long.columns()["values_left_out"]) == (9, 17)
 
 
 def test_rates_come_from_the_times_of_the_steps(folds: Folds) -> None:
@@ -420,23 +416,6 @@ def test_placement_is_a_table_of_variables_and_devices(folds: Folds) -> None:
     assert placement["bytes"][averages].tolist() == [40] + [0] * 7
     total = 4 * (64 * 32 + 32 + 32 * 10 + 10)
     assert placement["device_bytes"].tolist() == [total + 40] + [total] * 7
-
-
-def test_of_very_many_variables_the_smallest_have_one_row(
-    folds: Folds, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = folds.columns("placement")
-    monkeypatch.setattr(placements, "_MOST_CELLS", 3 * 8)
-    few = Placements()
-    few.add([e for e in whole_run(60) if isinstance(e, Placement)])
-    columns = few.columns()
-    assert columns["name"] == [*whole["name"][:2], "3 others"]
-    assert (columns["layout"][-1], columns["dtype"][-1], columns["shape"][-1]) == (
-        "smaller variables", "", [],
-    )  # fmt: skip
-    assert columns["bytes"][:2].tolist() == whole["bytes"][:2].tolist()
-    assert columns["bytes"][2].tolist() == whole["bytes"][2:].sum(axis=0).tolist()
-    assert columns["device_bytes"].tolist() == whole["device_bytes"].tolist()
 
 
 def test_parts_of_variables_are_together_by_parameter_server() -> None:
