@@ -18,154 +18,83 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = (
-    *(
-        "cluster_resolver",
-        "estimator",
-        "experimental",
-        "flax",
-        "keras",
-        "loggers",
-        "metrics",
-        "tpu",
-    ),
-    "train",
-)
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    # The core, from bytes on a line to a strategy. Each package knows those above it alone.
-    "text": (),
-    "errors": (),
-    "uncopied": ("errors",),
-    "user_code": (),
-    "threads": (),
-    "file_locks": (),
-    "events": (),
-    "cluster": ("text", "errors", "uncopied"),
-    "launching": ("text", "errors", "threads"),
-    "devices": ("text", "errors", "user_code", "events"),
-    "processes": ("text", "errors", "threads", "devices"),
-    "values": ("text", "errors", "user_code", "events", "devices", "processes"),
-    "context": ("text", "errors", "user_code", "devices", "values"),
-    "variables": (
-        *(
-            "text",
-            "errors",
-            "uncopied",
-            "user_code",
-            "events",
-            "devices",
-            "processes",
-            "values",
-            "context",
-        ),
-    ),
-    "nest": ("text", "errors", "values", "variables"),
-    "collectives": (
-        *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),
-    ),
-    "step": (
-        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
-        *("variables", "collectives"),
-    ),
-    "io": ("text", "errors", "values"),
-    "data": ("text", "errors", "uncopied", "threads", "devices", "values", "io"),
-    "input": (
-        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
-        "data",
-    ),
-    "exported": (
-        *("text", "errors", "devices", "values", "context", "variables", "collectives", "step"),
-        "data",
-    ),
-    "strategies": (
-        *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
-        *("uncopied", "variables", "collectives", "step", "data", "input"),
-    ),
-    "coordinator": (
-        *("text", "errors", "uncopied", "events", "devices", "values", "variables", "context"),
-        "strategies",
-    ),
-    "control": ("text", "errors", "uncopied", "threads", "events", "devices", "values", "context"),
-    "nn": ("text", "errors", "devices", "values", "context"),
-    # What shows it: events to columns, columns to charts, advice and a page.
-    "folds": ("text", "errors", "events"),
-    "charts": ("text", "errors", "folds"),
-    "advice": ("text", "errors", "events", "folds"),
-    "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
-    "tracking": ("text", "errors", "events", "io", "folds"),
-    # What keeps it. A recording ends with its advice, and exports draw the page.
-    "profiling": ("errors", "user_code", "threads", "events", "devices", "cluster", "values"),
-    "runs": (
-        *("text", "errors", "uncopied", "file_locks", "events", "folds", "advice", "page"),
-        "tracking",
-    ),
-    "recording": (
-        *("text", "errors", "uncopied", "user_code", "threads", "events", "devices", "processes"),
-        *("advice", "tracking", "profiling", "runs"),
-    ),
-    "widgets": (
-        *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),
-        *("page", "profiling", "runs", "recording"),
-    ),
-    # Other libraries on what stands above, each in its own package.
-    "integrations": (),
-    "integrations.hook": (),
-    "integrations.dask": (
-        *("text", "errors", "events", "cluster", "launching", "processes", "variables"),
-        *("step", "strategies", "coordinator"),
-    ),
-    "integrations.flax": (
-        *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
-    ),
-    "integrations.orbax": (
-        *("text", "errors", "uncopied", "user_code", "threads", "file_locks", "cluster"),
-        *("devices", "processes", "values", "context", "variables", "data", "input"),
-        "integrations.hook",
-    ),
-    "integrations.keras": (
-        *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),
-        *("data", "input", "strategies", "control", "integrations.hook", "integrations.orbax"),
-    ),
-    "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
-    "integrations.launch": (
-        *("text", "errors", "launching", "integrations.dask", "integrations.ipyparallel"),
-    ),
-    "integrations.mlflow": ("text", "errors", "tracking"),
-    "integrations.wandb": ("text", "errors", "tracking"),
-    "training": (
-        *("text", "errors", "user_code", "events", "devices", "context", "variables", "data"),
-        *("input", "strategies", "integrations.orbax"),
-    ),
-    # The faces: modules of public names, and what uses nothing but them.
-    "cluster_resolver": ("cluster", "integrations.dask"),
-    "estimator": ("training",),
-    "experimental": (
-        *("values", "processes", "context", "variables", "collectives", "strategies"),
-        "coordinator",
-        "integrations.orbax",
-    ),
-    "flax": ("errors", "integrations.flax"),
-    "keras": ("errors", "integrations.keras"),
-    "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),
-    "metrics": ("integrations.flax",),
-    "tpu": ("devices",),
-    "train": ("integrations.orbax",),
-    "public": (
-        *("errors", "events", "cluster", "devices", "values", "context", "variables"),
-        *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
-        *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", "training", *_FACES),
-        *("integrations.dask", "integrations.flax", "integrations.keras", "integrations.launch"),
-        "integrations.orbax",
-    ),
-    "demo": ("public", "errors", "data", "input"),
-    "dashboard": (
-        *("text", "errors", "events", "control", "folds", "charts", "advice", "page"),
-        *("runs", "recording"),
-    ),
-    "cli": (
-        *("text", "errors", "cluster", "launching", "advice", "runs", "integrations.dask"),
-        *("public", "demo", "dashboard"),
-    ),
+_TABLE = """
+# The core, from bytes on a line to a strategy. Each package knows those above it alone.
+text:
+errors:
+uncopied: errors
+user_code:
+threads:
+file_locks:
+events:
+cluster: text errors uncopied
+launching: text errors threads
+devices: text errors user_code events
+processes: text errors threads devices
+values: text errors user_code events devices processes
+context: text errors user_code devices values
+variables: text errors uncopied user_code events devices processes values context
+nest: text errors values variables
+collectives: text errors user_code events devices values context variables
+step: text errors user_code events devices processes values context variables collectives
+io: text errors values
+data: text errors uncopied threads devices values io
+input: text errors user_code events devices processes values context data
+exported: text errors devices values context variables collectives step data
+strategies: text errors events cluster devices processes values context uncopied variables
+  collectives step data input
+coordinator: text errors uncopied events devices values variables context strategies
+control: text errors uncopied threads events devices values context
+nn: text errors devices values context
+# What shows it: events to columns, columns to charts, advice and a page.
+folds: text errors events
+charts: text errors folds
+advice: text errors events folds
+page: text errors events control folds charts advice
+tracking: text errors events io folds
+# What keeps it. A recording ends with its advice, and exports draw the page.
+profiling: errors user_code threads events devices cluster values
+runs: text errors file_locks events folds advice page tracking
+recording: text errors user_code threads events devices processes advice tracking profiling runs
+widgets: text errors events strategies control folds charts advice page profiling runs recording
+# Other libraries on what stands above, each in its own package.
+integrations:
+integrations.hook:
+integrations.dask: text errors events cluster launching processes variables step strategies
+  coordinator
+integrations.flax: text errors devices values context variables step strategies
+integrations.orbax: text errors uncopied user_code threads file_locks cluster devices processes
+  values context variables data input integrations.hook
+integrations.keras: text errors user_code events devices values context variables data input
+  strategies control integrations.hook integrations.orbax
+integrations.ipyparallel: text errors launching processes runs
+integrations.launch: text errors launching integrations.dask integrations.ipyparallel
+integrations.mlflow: text errors tracking
+integrations.wandb: text errors tracking
+training: text errors user_code events devices context variables data input strategies
+  integrations.orbax
+# The faces: modules of public names, and what uses nothing but them.
+cluster_resolver: cluster integrations.dask
+estimator: training
+experimental: values processes context variables collectives strategies coordinator
+  integrations.orbax
+flax: errors integrations.flax
+keras: errors integrations.keras
+loggers: tracking integrations.mlflow integrations.wandb
+metrics: integrations.flax
+tpu: devices
+train: integrations.orbax
+public: errors events cluster devices values context variables collectives step io data input
+  strategies coordinator control nest nn exported advice runs recording widgets training
+  integrations.dask integrations.flax integrations.keras integrations.launch integrations.orbax
+  cluster_resolver estimator experimental flax keras loggers metrics tpu train
+demo: public errors data input
+dashboard: text errors events control folds charts advice page runs recording
+cli: text errors cluster launching advice runs integrations.dask public demo dashboard
+"""
+MAY_IMPORT = {
+    package: words.split()
+    for package, words in re.findall(r"^([\w.]+):((?:[ \w.]|\n  )*)", _TABLE, re.MULTILINE)
 }
 """What each package may import, the lowest package first; typing imports count."""
 
@@ -193,29 +122,11 @@ ALSO_USES = {
 }
 """Packages outside of the standard library, beyond numpy and msgspec."""
 
-USES_NO_JAX = {
-    *(
-        "text",
-        "errors",
-        "threads",
-        "file_locks",
-        "folds",
-        "charts",
-        "advice",
-        "page",
-        "runs",
-        "widgets",
-    ),
-    *(
-        "dashboard",
-        "control",
-        "tracking",
-        "integrations",
-        "integrations.mlflow",
-        "integrations.wandb",
-    ),
-    *("flax", "keras", "public"),
-}
+_NO_JAX = """
+text errors threads file_locks folds charts advice page runs widgets dashboard control tracking
+integrations integrations.mlflow integrations.wandb flax keras public
+"""
+USES_NO_JAX = {*_NO_JAX.split()}
 
 
 def modules() -> dict[str, Path]:

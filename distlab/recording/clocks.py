@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from distlab.errors import DistlabError
+from distlab.processes.group import ProcessGroup
 from distlab.threads import Thread
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -25,26 +26,13 @@ _MEETING_SECONDS: Final = 2.0
 
 
 class Clock(NamedTuple):
-    """A clock beside that of process 0.
+    """Nanoseconds to add to a clock to get that of process 0, and their largest error.
 
-    Attributes:
-      offset_ns: Nanoseconds to add to it to get that of process 0.
-      error_ns: The largest error of this offset; 0 where both are one clock.
+    The error is 0 where both are one clock.
     """
 
     offset_ns: int = 0
     error_ns: int = 0
-
-
-class Processes(Protocol):
-    """The processes that run one program together."""
-
-    @property
-    def index(self) -> int:
-        """The number of this process."""
-
-    def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
-        """Returns the texts of all processes."""
 
 
 def boot_id() -> str:
@@ -55,7 +43,7 @@ def boot_id() -> str:
         return ""
 
 
-def compared(processes: Processes, name: str, timeout: float) -> Clock:
+def compared(processes: ProcessGroup, name: str, timeout: float) -> Clock:
     """Compares this process's clock with that of process 0. All processes call it together."""
     boots = processes.exchange(f"{name}, boot", boot_id(), timeout)
     if boots[0] and len(set(boots)) == 1:
@@ -81,15 +69,11 @@ def compared(processes: Processes, name: str, timeout: float) -> Clock:
 
 
 class ClockWatch:
-    """Compares this process's clock with that of process 0 once a minute, until `stop`.
-
-    `note` receives each new comparison, in the thread that made it, except on the machine of
-    process 0, whose clock is the same. `every` is in seconds.
-    """
+    """Compares clocks every so many seconds, until `stop`; its thread passes `note` each result."""
 
     def __init__(
         self,
-        processes: Processes,
+        processes: ProcessGroup,
         name: str,
         note: Callable[[Clock], None],
         every: float = _EVERY_SECONDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import jax
@@ -29,18 +30,11 @@ def checked_name(name: Any, what: str = "A logged value") -> str:
             'Use a name such as "loss".'
         )
     plain = str.__str__(name)
-    if not 0 < len(plain) <= MOST_LETTERS:
+    if not 0 < len(plain) <= MOST_LETTERS or plain.encode("utf-8", "replace").decode() != plain:
         raise ArgumentValueError(
-            f"{what} has a name of 1 to {MOST_LETTERS} characters, got {len(plain):,}: "
-            f'{shown(plain)}. Use a short one, such as "loss".'
+            f"{what} has a name of 1 to {MOST_LETTERS} characters that UTF-8 can hold, got "
+            f'{len(plain):,}: {shown(plain)}. Use a short one, such as "loss".'
         )
-    try:
-        plain.encode()
-    except UnicodeEncodeError:
-        raise ArgumentValueError(
-            f"{what} has a name that can be written in UTF-8, got {shown(plain)}. Remove its "
-            'surrogates, for example with name.encode("utf-8", "replace").decode().'
-        ) from None
     return plain
 
 
@@ -52,38 +46,27 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
     return step if first is None else first, named
 
 
-def checked_step(step: Any) -> Any:
+def checked_step(step: Any) -> int | jax.Array:
     """Returns a step as an `int`, or as an array that JAX is still computing."""
-    if isinstance(step, Mapping | list | tuple):  # values, such as {"epoch": 3}, and no step
-        raise ArgumentTypeError(
-            f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass values by "
-            "their names, such as log(loss=0.5), or log(**values) for a dict."
-        )
-    leaf = _only_leaf(step)
+    leaf = _value_of(step)
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if leaf.is_deleted():
+            raise DonatedError(
+                "The array with the step was deleted, or donated to an earlier call: "
+                f"{shown(leaf)}. Log with the result of that call."
+            )
         if leaf.shape == () and jnp.issubdtype(leaf.dtype, np.integer):
-            return _step_in(leaf)
-    elif not isinstance(leaf, bool | jax.core.Tracer):
-        try:
+            return whole_step(leaf, least=0) if is_ready(leaf) else leaf
+    elif not isinstance(leaf, bool):
+        number = None
+        with suppress(Exception):  # any code of the user's
             number = operator.index(leaf)
-        except Exception:  # noqa: BLE001 - any code of the user's
-            number = None
         if number is not None:
             return whole_step(number, least=0)
     raise ArgumentTypeError(
         f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass the number of "
-        "the step, or leave it out to use that of the last step."
+        "the step and name the values: log(7, loss=0.5)."
     )
-
-
-def _step_in(array: jax.Array) -> int | jax.Array:
-    """Returns the step in an array if it is computed, else the array."""
-    if array.is_deleted():
-        raise DonatedError(
-            f"The array with the step was deleted, or donated to an earlier call: {shown(array)}. "
-            "Log with the result of that call."
-        )
-    return whole_step(array, least=0) if is_ready(array) else array
 
 
 def whole_step(step: Any, least: int = -1) -> int:
@@ -97,10 +80,9 @@ def whole_step(step: Any, least: int = -1) -> int:
     return number
 
 
-def checked_number(name: str, value: Any) -> Any:
+def checked_number(name: str, value: Any) -> float | jax.Array:
     """Returns the one real number in a value: as a `float`, or as an array of JAX."""
-    # Of a dict the name of its value would be lost.
-    leaf: Any = value if isinstance(value, Mapping | list | tuple) else _only_leaf(value)
+    leaf = _value_of(value)
     if isinstance(leaf, jax.core.Tracer):
         raise ValueShapeError(
             f"log accepts numbers, but {name!r} is being traced by JAX. "
@@ -108,9 +90,11 @@ def checked_number(name: str, value: Any) -> Any:
         )
     if not _is_real(leaf):
         found = f"shape {leaf.shape} and dtype {leaf.dtype}" if _is_array(leaf) else shown(value)
+        remedy = 'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
+        if isinstance(value, Mapping):
+            remedy = f'Give each value in it a name of its own, such as {{"{name}/loss": loss}}.'
         raise ValueShapeError(
-            f"log accepts one real number for each name, got {name!r} with {found}. "
-            + _remedy_of(name, value)
+            f"log accepts one real number for each name, got {name!r} with {found}. {remedy}"
         )
     if isinstance(leaf, jax.Array):
         if leaf.is_deleted():
@@ -128,25 +112,16 @@ def checked_number(name: str, value: Any) -> Any:
         ) from error
 
 
-def _remedy_of(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f'Give each value in it a name of its own, such as {{"{name}/loss": loss}}.'
-    return 'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
-
-
-def _only_leaf(value: Any) -> Any:
-    """Returns the only leaf of a structure, of a variable its value; other values unchanged."""
-    try:
+def _value_of(value: Any) -> Any:
+    """Returns the array in a variable or a value of one replica; other values unchanged."""
+    if not isinstance(value, Mapping | list | tuple | np.generic | np.ndarray):
         leaves = jax.tree.leaves(value)
-    except Exception:  # noqa: BLE001 - such as a dictionary whose keys can't be sorted
-        return value
-    if len(leaves) != 1:
-        return value
-    (leaf,) = leaves
-    try:
-        return leaf.__jax_array__() if hasattr(leaf, "__jax_array__") else leaf
-    except Exception:  # noqa: BLE001 - any code of the user's
-        return leaf
+        if len(leaves) == 1:
+            (value,) = leaves
+    if hasattr(value, "__jax_array__"):
+        with suppress(Exception):  # any code of the user's
+            return value.__jax_array__()
+    return value
 
 
 def _is_array(value: Any) -> bool:
@@ -158,7 +133,7 @@ def _is_real(value: Any) -> bool:
         dtype = value.dtype
         real = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
         return bool(value.shape == () and real and not jnp.issubdtype(dtype, np.complexfloating))
-    if isinstance(value, int | float):
-        return True
-    # A number of another library, such as a tensor of PyTorch.
-    return hasattr(value, "__float__") and getattr(value, "shape", None) == ()
+    # Or a number of another library, such as a tensor of PyTorch.
+    return isinstance(value, int | float) or (
+        hasattr(value, "__float__") and getattr(value, "shape", None) == ()
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from distlab.errors import ArgumentTypeError, RecordError
+from distlab.errors import ArgumentTypeError
 from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.text.shown import shown, shown_clause, shown_text
@@ -33,14 +33,7 @@ def _guarded(name: str) -> Callable[..., None]:
 
 
 class GuardedLogger(Logger):
-    """Calls a logger, and counts and reports what it raises.
-
-    After `start` has raised, the other methods are not called.
-
-    Attributes:
-      calls: Number of calls so far.
-      failures: Number of those that raised.
-    """
+    """Calls a logger, and counts and reports what it raises; gives it up where `start` raises."""
 
     def __init__(self, logger: Logger, report: Callable[[BaseException], None]) -> None:
         self.calls = self.failures = 0
@@ -76,16 +69,9 @@ _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 4_096
 _CLOSE_SECONDS: Final = 30.0
 
-_in_use: set[int] = set()
-"""Identities of the loggers of open recordings."""
-
 
 class LoggerThread:
-    """Feeds a logger from a ring until it is closed.
-
-    Like a run file, it begins with its recording's own `Run` event and the standing events that
-    were known before, and leaves out those of other recordings.
-    """
+    """Feeds a logger from a ring until it is closed, with the events that a run file would have."""
 
     def __init__(
         self,
@@ -95,7 +81,6 @@ class LoggerThread:
         called: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = type(logger).__name__
-        self._identity = id(logger)
         self._ring = ring
         self._called = called
         self._guarded = GuardedLogger(logger, self._report)
@@ -110,7 +95,6 @@ class LoggerThread:
         self._ending = threading.Event()
         self._end: RunEnd | None = None
         self._failure = ""
-        _in_use.add(self._identity)
         self._thread = Thread(self._log_on, name=f"distlab logger {self.name}")
         self._thread.start()
 
@@ -132,10 +116,6 @@ class LoggerThread:
             reason = f"it had not ended {_CLOSE_SECONDS:g} s after the recording"
             self._tell_lost(max(1, waiting), reason)
 
-    def abandon(self) -> None:
-        """Gives the logger free in a forked child, where the thread does not exist."""
-        _in_use.discard(self._identity)
-
     def _log_on(self) -> None:
         try:
             while not self._ending.wait(_POLL_SECONDS):
@@ -149,8 +129,6 @@ class LoggerThread:
             self._tell_error(type(error).__name__, shown_text(error))
             self._warn(f"ended early: {type(error).__name__}: {shown_clause(error)}.")
             self._relay.abandon("The logger ended early.")
-        finally:
-            _in_use.discard(self._identity)
 
     def _pass_on(self) -> None:
         """Passes on all events up to now."""
@@ -229,15 +207,10 @@ def checked_loggers(loggers: Any) -> list[Logger]:
             'loggers=[dl.loggers.TensorBoard("logs")].'
         )
     given = list(loggers)
-    for place, logger in enumerate(given):
+    for logger in given:
         if not isinstance(logger, Logger):
             raise ArgumentTypeError(
                 f"A logger derives from distlab.loggers.Logger, got a {type(logger).__name__}: "
                 f"{shown(logger)}. Derive your class from it."
-            )
-        if id(logger) in _in_use or any(logger is other for other in given[:place]):
-            raise RecordError(
-                f"A logger belongs to one recording at a time, and this {type(logger).__name__} "
-                "is in use. Make another one."
             )
     return given

@@ -41,11 +41,7 @@ class _Pending:
 class Metrics:
     """Turns logged values into `Metric` events, in the order of the calls.
 
-    A thread polls a value that JAX is still computing until it is ready; values
-    that were logged later wait behind it.
-
-    Args:
-      emit: Receives the events.
+    A thread polls a value that JAX is still computing; values logged later wait behind it.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
@@ -75,24 +71,17 @@ class Metrics:
         if first:
             self._thread.wake()
 
-    def take_not_finite(self) -> dict[str, tuple[int, float]]:
-        """Returns, once, the metrics that were nan or infinite: name to step and value.
+    def take_warnings(self) -> tuple[str, dict[str, tuple[int, float]]]:
+        """Returns, once, why a value was lost, and the step and value of metrics not finite.
 
-        It is the first such value since the last call. A warning belongs into the thread that
-        logs, and the values are read in another one.
+        The first of each since the last call: values are read in another thread than that which
+        logs and is to be warned.
         """
-        if not self._not_finite:
-            return {}
+        if not self._unread and not self._not_finite:
+            return "", {}
         with self._lock:
-            taken, self._not_finite = self._not_finite, {}
-        return taken
-
-    def take_unread(self) -> str:
-        """Returns, once, the first reason for which a logged value was lost since the last call."""
-        if not self._unread:
-            return ""
-        with self._lock:
-            taken, self._unread = self._unread, ""
+            taken = self._unread, self._not_finite
+            self._unread, self._not_finite = "", {}
         return taken
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
@@ -129,9 +118,7 @@ class Metrics:
             step = whole_step(pending.step, least)
         except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
             names = ", ".join(map(repr, pending.values))
-            self._report(
-                f"The step of what was logged as {names} {_why_unread(pending.step, error)}"
-            )
+            self._report(f"The step of {names} {_why_unread(pending.step, error)}")
             return
         values: dict[str, float] = {}
         for name, value in pending.values.items():

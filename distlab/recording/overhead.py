@@ -23,11 +23,7 @@ _MOST_LINES: Final = 100
 
 
 class Overhead:
-    """Collects costs and emits them.
-
-    Attributes:
-      sampling: True while the next calls are to be timed.
-    """
+    """Collects costs and emits them; the next calls are to be timed while `sampling`."""
 
     def __init__(
         self,

@@ -1,8 +1,15 @@
-"""This process among those that record the run, and its file in the run's folder."""
+"""This process among those that record the run, and its file in the run's folder.
+
+Processes that see the chief's folder write their own files there. Others send their events: to
+the process that started the cluster where that takes them (`DISTLAB_COLLECTOR`), else to the
+chief, over a connection that the chief offers in the key-value store.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import secrets
 import socket
 import warnings
 from collections.abc import Callable
@@ -15,30 +22,27 @@ import msgspec
 from distlab.errors import RecordError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.recording import file_places
 from distlab.recording.clocks import Clock, ClockWatch, compared
-from distlab.recording.file_places import Place
-from distlab.runs.run_file import RunFile
+from distlab.runs.collector import Collector
+from distlab.runs.run_file import RunFile, file_of, lock_path
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause, shown_text
 
 _BEGIN_SECONDS: Final = 60.0
 """The longest wait of a process for process 0 to begin the run."""
 
+_END_SECONDS: Final = 30.0
+"""The longest wait of the chief at its end for those whose files it writes."""
+
+_collector: Collector | None = None
+
 
 @dataclass(frozen=True)
 class Participant:
-    """A process of those that record a run.
+    """A process of those that record a run: its place in the cluster, and its clock.
 
-    Attributes:
-      job: Its job in the cluster, empty without a cluster.
-      task: Its number in that job.
-      index: Its number among the processes.
-      count: Number of the processes.
-      generation: How often the cluster was started before.
-      clock: Its clock beside that of process 0.
-      meeting: The name under which the processes compare their clocks again; empty where they
-        are on one machine.
+    `meeting` is the name under which the processes compare their clocks again; empty where they
+    are on one machine.
     """
 
     job: str = ""
@@ -67,43 +71,11 @@ def present(clock: Clock | None = None, meeting: str = "") -> Participant:
     )
 
 
-def open_run_file(
-    folder: Path, name: str, *, overwrite: bool, process: int
-) -> tuple[RunFile | SentRunFile, Participant]:
-    """Begins this process's file of a run.
-
-    Of several processes the first one owns the folder: it refuses or clears it, and the others
-    wait for that before they begin their files. Those that do not see the folder have theirs
-    written by the first one, or by who started the cluster.
-    """
-    joined = group.current()
-    if joined is None:
-        return _file_of_one(folder, name, overwrite=overwrite, process=process), Participant()
-    meeting = _meeting(folder)
-    begins = _Beginning(joined, folder, name, overwrite=overwrite)
-    if not joined.is_chief:
-        said = _await_the_first(joined, meeting, folder)
-        participant = _beside_the_first(joined, meeting)
-        return begins.file_beside(said, participant), participant
-    try:
-        file, said = begins.first_file()
-    except RecordError as error:
-        joined.from_chief(meeting, _encode(_Said(refused=str(error))))
-        raise
-    joined.from_chief(meeting, _encode(said))
-    return file, _beside_the_first(joined, meeting)
-
-
 class _Said(msgspec.Struct, frozen=True):
-    """The chief's facts about the run that it begins.
+    """The chief's facts about the run: its folder and the mark of its file, or why there is none.
 
-    Attributes:
-      refused: Why there is none; empty when there is one.
-      launcher: Whether who started the cluster writes all files.
-      folder: The run's folder on the chief's machine.
-      mark: The mark of the chief's file.
-      port: Where the chief takes events of processes that do not see the folder; 0 for none.
-      key: What it asks them for.
+    `launcher` is set where the process that started the cluster writes all files. The chief takes
+    the events of processes that do not see its folder at `port`, 0 for none.
     """
 
     refused: str = ""
@@ -114,51 +86,92 @@ class _Said(msgspec.Struct, frozen=True):
     key: str = ""
 
 
+def open_run_file(
+    folder: Path, name: str, *, overwrite: bool, process: int
+) -> tuple[RunFile | SentRunFile, Participant]:
+    """Begins this process's file of a run.
+
+    Of several processes the first one owns the folder: it refuses or clears it, and the others
+    wait for that before they begin their files.
+    """
+    joined = group.current()
+    begins = _Beginning(name, overwrite=overwrite)
+    if joined is None:
+        return begins.only_file(folder, process), Participant()
+    meeting = _meeting(folder)
+    if not joined.is_chief:
+        said = _await_the_first(joined, meeting, folder)
+        participant = _beside_the_first(joined, meeting)
+        return begins.file_beside(joined, said, folder, participant), participant
+    try:
+        file, said = begins.first_file(joined, folder)
+    except RecordError as error:
+        _say(joined, meeting, _Said(refused=str(error)))
+        raise
+    _say(joined, meeting, said)
+    return file, _beside_the_first(joined, meeting)
+
+
 def _meeting(folder: Path) -> str:
     """Returns the name under which the processes that record to a folder meet."""
     return f"record {folder}"
 
 
-def _encode(said: _Said) -> str:
-    return msgspec.json.encode(said).decode()
+def _say(joined: ProcessGroup, meeting: str, said: _Said) -> None:
+    joined.from_chief(meeting, msgspec.json.encode(said).decode())
 
 
 class _Beginning:
-    """The files with which the processes of a cluster begin a run."""
+    """The ways to begin a process's file of a run."""
 
-    def __init__(self, joined: ProcessGroup, folder: Path, name: str, *, overwrite: bool) -> None:
-        self._joined = joined
-        self._folder = folder
+    def __init__(self, name: str, *, overwrite: bool) -> None:
         self._name = name
         self._overwrite = overwrite
 
-    def first_file(self) -> tuple[RunFile | SentRunFile, _Said]:
-        """Begins the chief's file, and returns what the others need to know."""
-        place = file_places.of_launcher()
-        sent = None if place is None else self._sent(place, self._folder, present())
-        if sent is not None:
-            return sent, _Said(launcher=True)
-        file = self._own(self._folder, present())
-        port, key = file_places.offered(self._joined)
-        folder = str(self._folder.absolute())
-        return file, _Said(folder=folder, mark=file_places.mark(file), port=port, key=key)
-
-    def file_beside(self, said: _Said, participant: Participant) -> RunFile | SentRunFile:
-        """Begins this process's file beside that of the chief."""
-        joined = self._joined
-        if said.launcher:
-            place, folder = file_places.of_launcher(), self._folder
-        else:
-            for seen in (self._folder, Path(said.folder)):
-                if file_places.is_marked(seen, said.mark):
-                    return self._own(seen, participant)
-            place, folder = file_places.of_chief(joined, said.port, said.key), Path(said.folder)
-        if place is None:
+    def only_file(self, folder: Path, process: int) -> RunFile | SentRunFile:
+        """Begins the file of a program of one process, which a launcher may write."""
+        if (sent := self._sent_to_launcher(folder, present())) is not None:
+            return sent
+        try:
+            return RunFile(folder, self._name, overwrite=self._overwrite, process=process)
+        except RecordError as error:
+            if "TF_CONFIG" not in os.environ:
+                raise
             raise RecordError(
-                f"The processes of a cluster record to one folder, and {joined.worker.name} does "
-                f"not see that of worker 0, {said.folder}. Name a folder that all of them see."
-            )
-        return self._sent(place, folder, participant) or self._own(self._folder, participant)
+                f"{error} The workers of a cluster record one run together where each has made "
+                "its MultiWorkerMirroredStrategy before it calls record."
+            ) from error
+
+    def first_file(self, joined: ProcessGroup, folder: Path) -> tuple[RunFile | SentRunFile, _Said]:
+        """Begins the chief's file, and returns what the others need to know."""
+        if (sent := self._sent_to_launcher(folder, present())) is not None:
+            return sent, _Said(launcher=True)
+        file = self._own(folder, present())
+        mark = secrets.token_hex(16)
+        lock_path(file.path).write_text(mark)
+        port, key = _offered(joined)
+        return file, _Said(folder=str(folder.absolute()), mark=mark, port=port, key=key)
+
+    def file_beside(
+        self, joined: ProcessGroup, said: _Said, folder: Path, participant: Participant
+    ) -> RunFile | SentRunFile:
+        """Begins this process's file beside that of the chief."""
+        sent = None
+        if said.launcher:
+            sent = self._sent_to_launcher(folder, participant)
+        else:
+            for seen in (folder, Path(said.folder)):
+                if _is_marked(seen, said.mark):
+                    return self._own(seen, participant)
+            if not said.port:
+                raise RecordError(
+                    "The processes of a cluster record to one folder, and "
+                    f"{joined.worker.name} does not see that of worker 0, {said.folder}. Name a "
+                    "folder that all of them see."
+                )
+            chief = joined.links[0].getpeername()[0], said.port
+            sent = self._sent(chief, said.key, Path(said.folder), participant)
+        return sent or self._own(folder, participant)
 
     def _own(self, folder: Path, participant: Participant) -> RunFile:
         return RunFile(
@@ -170,54 +183,59 @@ class _Beginning:
             clock_offset_ns=participant.clock.offset_ns,
         )
 
-    def _sent(self, place: Place, folder: Path, participant: Participant) -> SentRunFile | None:
-        return _sent(place, folder, self._name, participant, overwrite=self._overwrite)
+    def _sent_to_launcher(self, folder: Path, participant: Participant) -> SentRunFile | None:
+        """Begins a file that the process which started the cluster writes, if it takes events."""
+        words = os.environ.get("DISTLAB_COLLECTOR", "").split()
+        if len(words) != 3:
+            return None
+        return self._sent((words[0], int(words[1])), words[2], folder, participant)
 
-
-def _sent(
-    place: Place, folder: Path, name: str, participant: Participant, *, overwrite: bool
-) -> SentRunFile | None:
-    """Begins a file that another process writes; None, with a warning, if it is not reached."""
-    try:
-        return SentRunFile(
-            (place.host, place.port),
-            place.key,
-            folder,
-            name,
-            overwrite=overwrite,
-            process=participant.index,
-            processes=participant.count,
-            clock_offset_ns=participant.clock.offset_ns,
-        )
-    except RecordError:
-        raise
-    except OSError as error:
-        warnings.warn(
-            f"The events of worker {participant.index} can't be sent: {shown_clause(error)}. It "
-            f"records to {folder} on its own machine, {socket.gethostname()}: copy its file beside "
-            "those of the others afterwards.",
-            RuntimeWarning,
-            stacklevel=7,
-        )
-        return None
-
-
-def _file_of_one(
-    folder: Path, name: str, *, overwrite: bool, process: int
-) -> RunFile | SentRunFile:
-    place = file_places.of_launcher()
-    sent = None if place is None else _sent(place, folder, name, present(), overwrite=overwrite)
-    if sent is not None:
-        return sent
-    try:
-        return RunFile(folder, name, overwrite=overwrite, process=process)
-    except RecordError as error:
-        if "TF_CONFIG" not in os.environ:
+    def _sent(
+        self, address: tuple[str, int], key: str, folder: Path, participant: Participant
+    ) -> SentRunFile | None:
+        """Begins a file that another process writes; None, with a warning, if it is not reached."""
+        try:
+            return SentRunFile(
+                address,
+                key,
+                folder,
+                self._name,
+                overwrite=self._overwrite,
+                process=participant.index,
+                processes=participant.count,
+                clock_offset_ns=participant.clock.offset_ns,
+            )
+        except RecordError:
             raise
-        raise RecordError(
-            f"{error} The workers of a cluster record one run together where each has made its "
-            "MultiWorkerMirroredStrategy before it calls record."
-        ) from error
+        except OSError as error:
+            warnings.warn(
+                f"The events of worker {participant.index} can't be sent: {shown_clause(error)}. "
+                f"It records to {folder} on its own machine, {socket.gethostname()}: copy its file "
+                "beside those of the others afterwards.",
+                RuntimeWarning,
+                stacklevel=7,
+            )
+            return None
+
+
+def _offered(joined: ProcessGroup) -> tuple[int, str]:
+    """Returns the port and the key under which the chief takes events of other machines."""
+    global _collector
+    if len({worker.host for worker in joined.workers}) == 1:
+        return 0, ""
+    if _collector is None:
+        addresses = {link.getsockname()[0] for link in joined.links}
+        _collector = Collector(addresses.pop() if len(addresses) == 1 else "")
+        atexit.register(_collector.close, _END_SECONDS)
+    return _collector.port, _collector.key
+
+
+def _is_marked(folder: Path, mark: str) -> bool:
+    """Returns whether a folder is that of the chief, which marked the lock of its file."""
+    try:
+        return lock_path(file_of(folder)).read_bytes() == mark.encode()
+    except OSError:
+        return False
 
 
 def _await_the_first(joined: ProcessGroup, meeting: str, folder: Path) -> _Said:

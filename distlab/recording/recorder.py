@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +44,6 @@ from distlab.recording.overhead import Overhead
 from distlab.recording.participant import Participant, present, watch_clock
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
-from distlab.runs.run_file import being_written
 from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
@@ -53,29 +52,23 @@ _CAPTURE_SECONDS: Final = 10.0
 _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 
 
+@dataclass(eq=False)
 class Announcement:
-    """A `Run` event that is emitted before the next event."""
+    """A `Run` event that is emitted before the next event, and what else a recording holds.
 
-    def __init__(
-        self,
-        name: str,
-        total_steps: int | None,
-        writer: Writer | None,
-        loggers: Sequence[LoggerThread] = (),
-        *,
-        cursor: int = 0,
-        first_step: int = 0,
-        participant: Participant | None = None,
-    ) -> None:
-        self.name = name
-        self.total_steps = total_steps
-        self.writer = writer
-        self.loggers = loggers
-        self.cursor = cursor
-        self.first_step = first_step
-        self.participant = participant
-        self.made = False
-        self.clock_watch: ClockWatch | None = None
+    `cursor` and `first_step` are those of its begin.
+    """
+
+    name: str
+    total_steps: int | None = None
+    writer: Writer | None = None
+    loggers: Sequence[LoggerThread] = ()
+    cursor: int = 0
+    first_step: int = 0
+    participant: Participant | None = None
+    made: bool = False
+    prober: Prober | None = None
+    clock_watch: ClockWatch | None = None
 
     @property
     def readers(self) -> list[Writer | LoggerThread]:
@@ -94,16 +87,20 @@ class RingRecorder:
         self._functions_done = 0
         self._last_on_devices = -1
         self._compiled_ns = 0
+        self._append = self.ring.append
+        self._begin()
+        self._unannounced = [Announcement(_program_name())]
+        _living.add(self)
+
+    def _begin(self) -> None:
+        """Makes what has threads and locks, also in a forked child; no recording is open."""
         self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
         self.watcher = Watcher(self.emit, self._watched)
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)
-        self._probers: dict[int, Prober] = {}
-        self._append = self.ring.append
         self._lock = threading.RLock()
         self._open: list[Announcement] = []
-        self._unannounced = [Announcement(_program_name(), None, None)]
-        _living.add(self)
+        self._unannounced: list[Announcement] = []
 
     def emit(self, event: Event) -> None:
         """Appends one event to the ring; the run's own first event goes before."""
@@ -121,8 +118,7 @@ class RingRecorder:
     def newest_step(self) -> int:
         """Returns the number of the last step, -1 before the first.
 
-        Where steps are taken by a coordinator's workers in other processes, and none in this one,
-        the functions that they have done count as steps.
+        Where a coordinator's workers take all steps, their functions count as steps.
         """
         if self.last_step >= 0:
             return self.last_step
@@ -155,57 +151,26 @@ class RingRecorder:
             self.watcher.compiled(made.strategy)
         self.emit(made)
 
-    def open(
-        self,
-        name: str,
-        total_steps: int | None,
-        writer: Writer | None,
-        loggers: Sequence[LoggerThread] = (),
-        *,
-        participant: Participant | None = None,
-        probe: bool,
-    ) -> Announcement:
+    def open(self, opened: Announcement, *, probe: bool) -> None:
         """Begins a recording, whose `Run` event is emitted before the next event."""
-        opened = Announcement(
-            name,
-            total_steps,
-            writer,
-            loggers,
-            cursor=self.ring.end,
-            first_step=self.last_step + 1,
-            participant=participant,
-        )
+        opened.cursor, opened.first_step = self.ring.end, self.last_step + 1
         # Not under the lock: Python waits for a thread to start, and that thread may free a
         # variable first, which is an event.
-        prober = (
-            Prober(self.capturer, lambda: self._last_on_devices, agreed_steps()) if probe else None
-        )
+        if probe:
+            opened.prober = Prober(self.capturer, lambda: self._last_on_devices, agreed_steps())
         with self._lock:
             # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.readers]
             self._unannounced.append(opened)
             self._open.append(opened)
-            if prober is not None:
-                self._probers[id(opened)] = prober
         try:
             if jax_internals.backend_started():
                 self._announce()
-            if participant is not None:
-                opened.clock_watch = watch_clock(participant, self._note_clock)
+            if opened.participant is not None:
+                opened.clock_watch = watch_clock(opened.participant, self._note_clock)
         except BaseException:  # an interrupt: nobody else has it, to close it
             self._forget(opened)
             raise
-        return opened
-
-    def writer_to(self, folder: Path) -> Writer | None:
-        """Returns what writes this process's open recording to a folder, None without one."""
-        with self._lock:
-            writers = [one.writer for one in self._open if one.writer is not None]
-        for writer in writers:
-            with suppress(OSError):
-                if folder.samefile(writer.file.path.parent) and being_written(writer.file.path):
-                    return writer
-        return None
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
         """Ends a recording, after pending values and captures have been emitted."""
@@ -218,7 +183,8 @@ class RingRecorder:
         """Emits what belongs to a recording and is still pending."""
         if opened.clock_watch is not None:
             opened.clock_watch.stop()
-        self._stop_probing(opened)
+        if opened.prober is not None:
+            opened.prober.stop()
         self.metrics.flush()
         sink.gather()
         self.capturer.finish(_CAPTURE_SECONDS)
@@ -240,19 +206,14 @@ class RingRecorder:
                 opened.writer.close(end)
         self._append(end)
 
-    def _stop_probing(self, opened: Announcement) -> None:
-        if (prober := self._probers.get(id(opened))) is not None:
-            prober.stop()
-            self._probers.pop(id(opened), None)
-
     def _forget(self, opened: Announcement) -> None:
         """Takes a recording out of those that are open."""
-        self._stop_probing(opened)
+        if opened.prober is not None:
+            opened.prober.stop()
         with self._lock:
-            if opened in self._open:
-                self._open.remove(opened)
-            if opened in self._unannounced:
-                self._unannounced.remove(opened)
+            for held in (self._open, self._unannounced):
+                if opened in held:
+                    held.remove(opened)
 
     def _advise(self, opened: Announcement) -> None:
         """Emits the advice on the run, from those of its events that the ring still holds."""
@@ -261,14 +222,8 @@ class RingRecorder:
             for found in advise(self.ring, opened.cursor):
                 self.emit(msgspec.structs.replace(found, time_ns=now_ns))
         except Exception as error:  # noqa: BLE001 - a recording ends in any case
-            self.emit(
-                Error(
-                    time_ns=now_ns,
-                    where="advice",
-                    type=type(error).__name__,
-                    message=str(error)[:2_000],
-                )
-            )
+            kind, message = type(error).__name__, str(error)[:2_000]
+            self.emit(Error(time_ns=now_ns, where="advice", type=kind, message=message))
 
     def _announce(self) -> None:
         """Emits the `Run` events that are due, again for those that lacked devices."""
@@ -316,18 +271,11 @@ class RingRecorder:
 
     def after_fork(self) -> None:
         """Gives a forked child new threads, and no open recording; the ring keeps its events."""
-        self._lock = threading.RLock()
         self.ring.after_fork()
         for opened in self._open:
-            for reader in opened.readers:
-                reader.abandon()
-        self._open = []
-        self._unannounced = []
-        self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
-        self.watcher = Watcher(self.emit, self._watched)
-        self.metrics = Metrics(self.emit)
-        self.capturer = Capturer(self._captured)
-        self._probers = {}
+            if opened.writer is not None:
+                opened.writer.file.abandon()
+        self._begin()
         jax_internals.free_profiler_after_fork()
 
 
@@ -336,11 +284,7 @@ _OFF: Final = ("off", "0", "false")
 
 
 def make_default() -> sink.Recorder:
-    """Returns the recorder used when nobody installed one.
-
-    It keeps the last events in memory; with `DISTLAB_RECORD=off` in the
-    environment it is the null recorder.
-    """
+    """Returns a `RingRecorder`; with `DISTLAB_RECORD=off` in the environment the null recorder."""
     asked = os.environ.get("DISTLAB_RECORD", "")
     if asked.lower() not in {*_ON, *_OFF}:
         raise ArgumentValueError(

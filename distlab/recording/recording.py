@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from asyncio import CancelledError  # what Ctrl-C raises in a coroutine
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -17,14 +17,13 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
-    NoEffectWarning,
     NotFiniteWarning,
     RecordError,
 )
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
-from distlab.recording.participant import Participant, open_run_file, present
+from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
@@ -33,13 +32,12 @@ from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
-from distlab.uncopied import Uncopied
 from distlab.user_code import calling_line
 
 _Status: TypeAlias = Literal["finished", "failed", "interrupted"]
 
 
-class Recording(Uncopied):
+class Recording:
     """A recording that goes on until it is closed; returned by `record`.
 
     Attributes:
@@ -55,11 +53,6 @@ class Recording(Uncopied):
       ('first', {'loss': 0.5})
     """
 
-    _uncopied = (
-        "The recording {0.name!r} can't be copied or pickled: one object of this process writes "
-        "it. Pass the recording itself, or open its folder with dl.Run.open(path)."
-    )
-
     def __init__(
         self,
         recorder: RingRecorder | None,
@@ -72,7 +65,7 @@ class Recording(Uncopied):
         self._recorder = recorder
         self._opened = opened
         self._not_finite: set[str] = set()
-        self._told_unread = False
+        self._warned_unread = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -102,7 +95,6 @@ class Recording(Uncopied):
           RecordError: The recording is closed, or that of a process of which this one was forked.
 
         Warns:
-          NoEffectWarning: A step was given without a value.
           NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
             computed yet is reported at the next call, or when the recording is closed.
           RuntimeWarning: A value or step of an earlier call could not be read, for the first time:
@@ -129,13 +121,6 @@ class Recording(Uncopied):
         line = calling_line()
         step, numbers = step_and_values(step_or_values, values)
         number = self._recorder.newest_step() if step is None else checked_step(step)
-        if step is not None and not numbers and not isinstance(step_or_values, Mapping):
-            warnings.warn(
-                f"log({shown(step)}) gives a step and no value, so nothing is logged. Name the "
-                "values: log(loss=0.5), or log(7, loss=0.5) for step 7.",
-                NoEffectWarning,
-                stacklevel=2,
-            )
         self._recorder.metrics.log(number, numbers)
         self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
         self._warn_of_values(self._recorder)
@@ -284,14 +269,12 @@ class Recording(Uncopied):
             )
 
     def _warn_of_values(self, recorder: RingRecorder) -> None:
-        """Warns, once for each metric; in the line that called `log` or `close`.
-
-        Of values that could not be read a warning names the first one; each is an event of the run.
-        """
-        if (reason := recorder.metrics.take_unread()) and not self._told_unread:
-            self._told_unread = True
+        """Warns, once for each metric and once of a lost value, who called `log` or `close`."""
+        reason, not_finite = recorder.metrics.take_warnings()
+        if reason and not self._warned_unread:
+            self._warned_unread = True
             warnings.warn(reason, RuntimeWarning, stacklevel=3)
-        for name, (step, value) in recorder.metrics.take_not_finite().items():
+        for name, (step, value) in not_finite.items():
             if name in self._not_finite:
                 continue
             self._not_finite.add(name)
@@ -350,8 +333,8 @@ def record(
       The recording: `log` numbers to it, and `close` it or leave its `with`.
 
     Raises:
-      RecordError: A folder can't be created or written, or already holds a run, or a logger
-        is in use by another recording, or worker 0 did not begin the run.
+      RecordError: A folder can't be created or written, or already holds a run, or worker 0
+        did not begin the run.
       ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string,
         `overwrite` or `probe` is not True or False, or `loggers` is not a list of loggers.
       ArgumentValueError: `path` is empty, a URL or not encodable in UTF-8, `name` can't be
@@ -380,36 +363,31 @@ def record(
         raise ArgumentTypeError(refusal)
     if refusal := flag_refusal("probe", probe):
         raise ArgumentTypeError(refusal)
-    _check_total(total_steps)
+    if total_steps is not None and not is_count(total_steps, LARGEST):
+        raise ArgumentValueError(
+            "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
+            f"{shown(total_steps)}. Leave it out when it is not known."
+        )
     if name is not None:
         called = checked_name(name, "A recording")
     else:
         called = _name_of(folder) if folder else "in memory"
-    if not recorder.enabled:
-        return Recording(None, None, called, None)
     if not isinstance(recorder, RingRecorder):
-        raise RecordError(
-            f"record needs distlab's own recorder, but a {type(recorder).__name__} is installed. "
-            "Remove the call of distlab.events.sink.install."
-        )
+        return Recording(None, None, called, None)
     sink.gather()  # what was counted before is no part of this run
     if tensorboard is not None:
         chosen.append(TensorBoard(tensorboard))
     writer, participant = None, present()
     if folder is not None:
-        writer, participant = _begun(recorder, folder, called, overwrite=overwrite)
+        process = recorder.ring.process
+        file, participant = open_run_file(folder, called, overwrite=overwrite, process=process)
+        writer = Writer(recorder.ring, file, recorder.note_stored)
     try:
         threads = [
             LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
         ]
-        opened = recorder.open(
-            called,
-            total_steps,
-            writer,
-            threads,
-            participant=participant,
-            probe=probe and writer is not None,
-        )
+        opened = Announcement(called, total_steps, writer, threads, participant=participant)
+        recorder.open(opened, probe=probe and writer is not None)
         # The program may change its directory. Workers agree on the folder as it was named.
         return Recording(recorder, folder and folder.absolute(), called, opened)
     except BaseException:  # an interrupt, too: nobody else could close the file
@@ -418,38 +396,9 @@ def record(
         raise
 
 
-def _begun(
-    recorder: RingRecorder, folder: Path, name: str, *, overwrite: bool
-) -> tuple[Writer, Participant]:
-    """Begins the run file and what writes it."""
-    process = recorder.ring.process
-    try:
-        file, participant = open_run_file(folder, name, overwrite=overwrite, process=process)
-    except RecordError as error:
-        if (writer := recorder.writer_to(folder)) is None:
-            raise
-        at = f" since {writer.begun_at}" if writer.begun_at else ""
-        raise RecordError(
-            f"A run folder holds one run, and {folder} is being recorded to right now, by this "
-            f"process{at}. Close what record returned there, or name another folder. A recording "
-            "that was not kept in a name goes on until the process ends."
-        ) from error
-    return Writer(recorder.ring, file, recorder.note_stored), participant
-
-
-def _check_total(total_steps: Any) -> None:
-    if total_steps is not None and not is_count(total_steps, LARGEST):
-        raise ArgumentValueError(
-            "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
-            f"{shown(total_steps)}. Leave it out when it is not known."
-        )
-
-
 def _checked_folder(path: Any) -> Path:
     """Returns the folder to write to."""
-    named = path
-    if isinstance(path, os.PathLike):
-        named = os.fspath(path)
+    named = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(named, str):
         raise ArgumentTypeError(
             f"record needs the folder to write to, got a {type(path).__name__}: {shown(path)}. "
@@ -458,8 +407,7 @@ def _checked_folder(path: Any) -> Path:
     if not named:
         raise ArgumentValueError(
             f"record needs the folder to write to, got {shown(named)}. Write "
-            'record("runs/first"), record(".") for the present folder, or None to keep events in '
-            "memory only."
+            'record("runs/first"), or record(".") for the present folder.'
         )
     if refusal := path_refusal(named, "record"):
         raise ArgumentValueError(refusal)

@@ -41,11 +41,7 @@ _PINNED_ROOM: Final = 16
 
 @dataclass(slots=True, eq=False)
 class Pin:
-    """The place of a reader that must not miss an event, such as a run file's writer.
-
-    Attributes:
-      cursor: The next sequence number it has not read.
-    """
+    """The place of a reader that must not miss an event: the next number it has not read."""
 
     cursor: int
 

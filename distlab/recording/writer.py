@@ -15,13 +15,11 @@ import warnings
 from collections.abc import Callable
 from typing import Final
 
-from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
+from distlab.events import Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
-from distlab.text.shown import shown_clause
 from distlab.threads import Thread
-from distlab.user_code import calling_line
 
 COMMIT_SECONDS: Final = 0.05
 """The approximate time that an event waits in memory before it is stored."""
@@ -37,10 +35,6 @@ class Writer:
     The file begins with its own `Run` event, goes on with the standing events
     that were known before, and ends with its own `RunEnd`; those of other
     recordings in the same process are left out.
-
-    Attributes:
-      file: The run file.
-      begun_at: The user's line that began it.
     """
 
     def __init__(
@@ -50,7 +44,6 @@ class Writer:
         stored: Callable[..., None] = lambda **_: None,
     ) -> None:
         self.file = file
-        self.begun_at = calling_line()
         self._stored = stored
         self._lost = 0
         self._ring = ring
@@ -86,21 +79,19 @@ class Writer:
             raise
 
     def _finish(self, end: RunEnd) -> None:
-        """Stores the end after the thread's last events, and closes the file.
-
-        Called again, it goes on where it was interrupted.
-        """
+        """Stores the end and closes the file; called again, goes on where it was interrupted."""
         if not self._waited():
-            self._note_last_lost(f"they took longer than {_CLOSE_SECONDS:g} s")
+            self._why = f"they took longer than {_CLOSE_SECONDS:g} s"
+            self._note_lost(self._last_lost())
             return
         if not self._ended:
             try:
-                self.file.write_last([*self._gap(), end])
+                self.file.write([*self._gap(), end])
             except (sqlite3.Error, OSError) as error:
                 self._note_failure(str(error))
             self._ended = True
             if self._failed:
-                self._note_last_lost(self._why)
+                self._note_lost(self._last_lost())
         if not self._closed:
             self._ring.unpin(self._pin)
             self.file.close()
@@ -110,10 +101,6 @@ class Writer:
         """Waits, within a limit, until the thread has stored its last events."""
         self._thread.join(_CLOSE_SECONDS)
         return not self._thread.is_alive()
-
-    def abandon(self) -> None:
-        """Releases the file in a forked child, where the thread does not exist."""
-        self.file.abandon()
 
     def _write_on(self) -> None:
         while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
@@ -127,10 +114,7 @@ class Writer:
         target = self._ring.end
         while self._pin.cursor < target and self._store_some():
             pass
-        try:
-            self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
-        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever its listener does
-            self._note_lost(1, f"The cost of recording can't be reported: {shown_clause(error)}.")
+        self._stored(waiting=self._left, lost=self._lost)
 
     def _store_some(self) -> bool:
         chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
@@ -146,9 +130,6 @@ class Writer:
         except (sqlite3.Error, OSError) as error:
             self._note_failure(str(error))
             return False
-        except Exception as error:  # noqa: BLE001 - no event may end the thread
-            self._skip(chunk, shown_clause(error))
-            return True
         self._started = True
         self._failed = False
         self._pin.cursor = chunk.cursor
@@ -158,14 +139,6 @@ class Writer:
             self._announce_lost(lost)
         return True
 
-    def _skip(self, chunk: Chunk, why: str) -> None:
-        """Goes on after events that can't be stored, for a reason that nobody foresaw."""
-        self._pin.cursor = chunk.cursor
-        count = len(chunk.events) + chunk.lost
-        self._lost += count
-        reason = f"{count} events can't be stored: {why}."
-        self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason), own=True)
-
     def _belongs(self, event: Event | Unknown) -> bool:
         if isinstance(event, Run):
             return any(event is own for own in self._own[1:])
@@ -174,17 +147,12 @@ class Writer:
     def _note_failure(self, why: str) -> None:
         """Reports, once, that storing begins to fail."""
         self._why = why
-        if self._failed:
-            return
-        self._failed = True
-        self._note_lost(self._left, f"The run file can't be written: {why}. Writing is retried.")
+        if not self._failed:
+            self._failed = True
+            self._note_lost(f"The run file can't be written: {why}. Writing is retried.")
 
     def _gap(self) -> list[Event]:
-        """Returns what stands in the file for the events that have no place in it.
-
-        Where many events have no room, these few may still have some: SQLite's log keeps that of
-        a batch that failed.
-        """
+        """Returns the note of events that have no room; SQLite keeps that of a failed batch."""
         if not self._failed:
             return []
         lost = Lost(time_ns=time.monotonic_ns(), count=self._left, reason=self._last_lost())
@@ -200,18 +168,13 @@ class Writer:
             "record to another disk."
         )
 
-    def _note_last_lost(self, why: str) -> None:
-        """Reports what was not stored by the end."""
-        self._why = why
-        self._note_lost(self._left, self._last_lost())
+    def _note_lost(self, reason: str) -> None:
+        """Reports what is not stored."""
+        self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=self._left, reason=reason))
 
-    def _note_lost(self, count: int, reason: str) -> None:
-        self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))
-
-    def _announce_lost(self, lost: Lost, *, own: bool = False) -> None:
+    def _announce_lost(self, lost: Lost) -> None:
         """Reports to readers of the ring, and to the user, that events were lost."""
-        if not own:
-            self._notes[id(lost)] = lost
+        self._notes[id(lost)] = lost
         # Where warnings are errors, one raised here would only end this thread. It comes first:
         # who finds the event has been warned.
         with contextlib.suppress(RuntimeWarning):

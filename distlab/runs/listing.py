@@ -21,8 +21,7 @@ DEEPEST: Final = 3
 def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
     """Yields the folders that hold a recorded run, in the order of their names.
 
-    Links are not followed, so nothing outside of `root` is found. A folder that may not be read
-    may be one: `summary_of` names the reason.
+    Links are not followed. A folder that may not be read may be one: `summary_of` names the reason.
     """
     try:
         with os.scandir(root) as found:  # a third of the time that Path.iterdir takes
@@ -50,12 +49,7 @@ def _is_folder(child: os.DirEntry[str]) -> bool:
 
 
 class Unreadable(NamedTuple):
-    """A folder whose run can't be read.
-
-    Attributes:
-      path: The folder.
-      why: The reason, as a sentence.
-    """
+    """A folder whose run can't be read, and why, as a sentence."""
 
     path: Path
     why: str

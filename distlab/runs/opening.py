@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import resource
 import shutil
 import sqlite3
 import sys
 import warnings
-from contextlib import ExitStack
-from io import FileIO
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 from urllib.parse import quote
 
-from distlab.text.bytes import bytes_text
-
 DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 """The errors of SQLite over a damaged file: the second when the damage is in its message."""
-
-_FILES_OF_ONE: Final = 3
-"""A run file that is written has a log and an index of it."""
-
-_MOST_LOG: Final = 256 << 20
-"""The bytes of a log that is copied, at most: a recording's is a hundredth of it."""
 
 MOST_BODIES: Final = 64 << 20
 """The bytes of one event, at most. Rows of a file that was made to may share their pages."""
@@ -56,39 +46,14 @@ def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
         return _opened(place, "PRAGMA writable_schema=ON"), None
 
 
-def may_open_files() -> bool:
-    """Returns whether the process may open three more files; SQLite does not report that."""
-    with ExitStack() as opened:
-        try:
-            for _ in range(_FILES_OF_ONE):
-                opened.enter_context(FileIO(os.devnull))
-        except OSError as error:
-            return error.errno not in {errno.EMFILE, errno.ENFILE}
-    return True
-
-
 def most_open_files() -> int:
     """Returns how many files the process may have open."""
-    if sys.platform == "win32":
-        return sys.maxsize
-    import resource
-
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if allowed < 0 else allowed
 
 
-def most_of_one_run() -> int:
-    """Returns how many run files a run may have open: half of the process's files are for it."""
-    return most_open_files() // (2 * _FILES_OF_ONE)
-
-
 def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
-    """Opens a copy of a run file and of its log.
-
-    A killed process leaves a log. SQLite reads it only where it may write in the folder.
-    """
-    if log.stat().st_size > _MOST_LOG:
-        raise sqlite3.DatabaseError(f"it has {bytes_text(log.stat().st_size)}")
+    """Opens a copy of a run file and its log, which SQLite reads where it may write alone."""
     folder = mkdtemp(prefix="distlab-run-")
     try:
         copied = Path(shutil.copy(file, folder))
@@ -139,8 +104,7 @@ def _no_views(
 class _Connection(sqlite3.Connection):
     """A connection that closes when nobody holds its reader any more, without a warning.
 
-    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end, when the
-    names of this module may be gone.
+    At the interpreter's end the names of this module may be gone.
     """
 
     def __del__(self, error: type[Exception] = sqlite3.ProgrammingError) -> None:

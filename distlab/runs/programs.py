@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Final, final, overload
+from typing import Final, final
 
 from distlab.events import Collective, Compile, Event, Step, Strategy, Unknown
 from distlab.folds import ProgramColumns
@@ -79,35 +79,14 @@ class Program:
 
 
 @final
-class Programs(Sequence[Program]):
+class Programs(tuple[Program, ...]):
     """The programs of a run, the oldest first."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
-        self._programs = tuple(programs)
-
-    @overload
-    def __getitem__(self, place: int) -> Program: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Programs: ...
-
-    def __getitem__(self, place: int | slice) -> Program | Programs:
-        """Returns one program, or a slice of them."""
-        if isinstance(place, slice):
-            return Programs(self._programs[place])
-        return self._programs[place]
-
-    def __len__(self) -> int:
-        """Returns the number of programs."""
-        return len(self._programs)
-
-    def __repr__(self) -> str:
-        """Lists the programs."""
-        return f"[{', '.join(map(repr, self._programs))}]"
+    __slots__ = ()
 
     def _repr_html_(self) -> str | None:
         """Shows a row for each program in notebooks."""
-        rows = [_texts_of(program) for program in self._programs]
+        rows = [_texts_of(program) for program in self]
         columns = ("function", "why", "steps", "collectives", "work", "memory")
         cells = [[_short(texts[name]) for name in columns] for texts in rows if texts is not None]
         if len(cells) < len(rows):
@@ -124,7 +103,7 @@ def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Program
         if isinstance(event, Step):
             steps[event.program] += 1
     devices = {e.strategy: e.devices for e in events("strategy") if isinstance(e, Strategy)}
-    return Programs([
+    return Programs(
         Program(
             function=one.function,
             cause=one.cause,
@@ -140,7 +119,7 @@ def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Program
         )
         for one in events("compile")
         if isinstance(one, Compile)
-    ])  # fmt: skip
+    )
 
 
 def _texts_of(program: Program) -> dict[str, str] | None:

@@ -20,7 +20,6 @@ from distlab.runs.damage import EXPORT_HOLDS_MORE, told
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
-from distlab.runs.opening import may_open_files
 from distlab.runs.programs import Programs, read_programs
 from distlab.runs.run_file import run_files
 from distlab.runs.run_file_reader import PAGE
@@ -30,10 +29,8 @@ from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
 from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
-from distlab.uncopied import Uncopied
 
 _FAR_NS: Final = 1 << 62
-_CENTURY: Final = 3.2e9
 _FOLLOW_SECONDS: Final = 0.05
 _NAMED: Final = 3
 """The most runs that a message names."""
@@ -45,7 +42,7 @@ _STANDING: Final = tuple(
 )
 
 
-class Run(Uncopied):
+class Run:
     """A recorded run, in the order in which it was recorded.
 
     Returned by `Run.open`. It may be used from several threads. Where a file is
@@ -70,26 +67,7 @@ class Run(Uncopied):
       finished {'loss': 0.3333333333333333}
     """
 
-    _uncopied = (
-        "{0!r} can't be copied or pickled: it reads open files. Pass its path, and open it again "
-        "with dl.Run.open(path)."
-    )
-
-    def __init__(self, path: Path, reader: RunReader | None = None) -> None:
-        """Keeps what `open` has opened.
-
-        Args:
-          path: The run's folder.
-          reader: Reads its files.
-
-        Raises:
-          ArgumentTypeError: There is none: a run is made by `Run.open`.
-        """
-        if reader is None:
-            raise ArgumentTypeError(
-                f"A run is opened, not made: call dl.Run.open({shown(path)}), which closes its "
-                "files at the end of a with statement."
-            )
+    def __init__(self, path: Path, reader: RunReader) -> None:
         self.path = path
         self.meta: dict[str, Any] = reader.meta
         self._reader = reader
@@ -138,12 +116,6 @@ class Run(Uncopied):
         except NotARunError:
             raise
         except (sqlite3.Error, OSError, ValueError) as error:
-            if not may_open_files():
-                raise NotARunError(
-                    f"The run in {folder} can't be opened: this process may open no more files. "
-                    "Close runs that are not read any more, as a with statement does, or raise "
-                    "the limit (ulimit -n)."
-                ) from error
             raise NotARunError(
                 f"The run in {folder} can't be read: {shown_clause(error)}. "
                 "Its file is damaged, or was not written by distlab: record it again."
@@ -352,8 +324,8 @@ class Run(Uncopied):
         first_ns = next((e.time_ns for e in self.events("run")), None)
         if first_ns is None:
             first_ns = next((e.time_ns for e in self.events()), 0)
-        low_ns = first_ns + _nanoseconds(start) if start is not None else -_FAR_NS
-        return low_ns, first_ns + _nanoseconds(end) if end is not None else _FAR_NS
+        low_ns = first_ns + round(start * 1e9) if start is not None else -_FAR_NS
+        return low_ns, first_ns + round(end * 1e9) if end is not None else _FAR_NS
 
     def summary(self) -> Summary:
         """Returns the run's main facts, for a table of runs.
@@ -602,11 +574,6 @@ def _no_such_kind(kind: Any) -> ArgumentValueError:
         f"kind must be one of {', '.join(_KINDS)}, or another one that the run has, got "
         f"{shown(kind)}. Leave it out for all events."
     )
-
-
-def _nanoseconds(seconds: float) -> int:
-    """Returns a time in nanoseconds; one that no run reaches as a century."""
-    return round(max(-_CENTURY, min(seconds, _CENTURY)) * 1e9)
 
 
 def require_readable(path: Path) -> None:

@@ -23,7 +23,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -50,10 +50,7 @@ def process_of(name: str) -> int | None:
 
 
 def run_files(folder: Path) -> list[Path]:
-    """Returns the files in a folder with the names of run files, in the order of their processes.
-
-    What a copy is called, such as `process-0 (1).sqlite`, is no such name.
-    """
+    """Returns the run files in a folder in the order of their processes; no copies of files."""
     try:
         numbered = [(process_of(path.name), path) for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -77,9 +74,6 @@ CREATE TABLE spans (first INTEGER PRIMARY KEY, last INTEGER, low_ns INTEGER, hig
 CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _LARGEST: Final = (1 << 63) - 1
-_RESERVE_BYTES: Final = 1 << 16
-"""Bytes that the lock file holds in reserve: the end of a run has room then on a full disk."""
-
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
     (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
@@ -87,10 +81,6 @@ _INSERTS: Final = [
 ]
 """Rows, and the statement for so many. A thread releases Python's lock at every
 statement, and may wait 5 ms to acquire it again, so there must be few of them."""
-
-
-_FOLD_SECONDS: Final = 5.0
-"""The longest wait of a replaced run for readers of the old one."""
 
 
 def _plain(value: Any) -> Any:
@@ -108,14 +98,8 @@ decode = msgspec.msgpack.Decoder(AnyEvent).decode
 class RunFile:
     """A run file that is being written, by one thread at a time.
 
-    Process 0 owns the folder: it refuses, or replaces, files of all processes; the
-    others only their own.
-
-    Attributes:
-      path: The file.
-
-    Raises:
-      RecordError: The folder can't be created or written, or holds a run.
+    Process 0 owns the folder: it refuses, or replaces, files of all processes; the others only
+    their own. Raises RecordError where the folder can't be written, or holds a run.
     """
 
     def __init__(
@@ -134,8 +118,8 @@ class RunFile:
         self._end = 0
         self._totals = Totals()
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
-        _create_folder(folder)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             held = run_files(folder) if process == 0 else [self.path]
             _refuse_existing(folder, [path for path in held if path.exists()], overwrite)
             self._lock = _acquire_lock(self.path)
@@ -184,20 +168,7 @@ class RunFile:
             raise
         self._end += len(rows)
         self._totals = totals
-        return [
-            new
-            for (new, _), old in zip(stored, events, strict=True)
-            if new is not old and isinstance(new, Lost)
-        ]
-
-    def write_last(self, events: Sequence[Event | Unknown]) -> None:
-        """Stores the last events, also on a disk that is full: the lock file gives up its room."""
-        try:
-            self.write(events)
-        except sqlite3.Error:
-            with suppress(OSError):
-                self._lock.truncate(0)
-            self.write(events)
+        return replaced(stored, events)
 
     def close(self) -> None:
         """Makes a single finished file of it, and releases it. Never raises; twice does nothing."""
@@ -238,6 +209,14 @@ def encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
         reason = f"An event of kind {kind_of(event)!r} could not be encoded: {shown_clause(error)}."
         lost = Lost(time_ns=time.monotonic_ns(), count=1, reason=reason)
         return lost, _encode(lost)
+
+
+def replaced(
+    stored: Sequence[tuple[Event | Unknown, bytes]], events: Sequence[Event | Unknown]
+) -> list[Lost]:
+    """Returns what stands for events that could not be encoded."""
+    pairs = zip(stored, events, strict=True)
+    return [new for (new, _), old in pairs if new is not old and isinstance(new, Lost)]
 
 
 def event_of(kind: str, body: bytes) -> Event | Unknown:
@@ -302,8 +281,7 @@ def _insert(database: sqlite3.Connection, rows: list[Row]) -> None:
 def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None:
     """Puts a new run file in the place of those that the folder holds.
 
-    Whenever the process is killed, the folder holds the old run or the new one: the new
-    file is made beside the old one and takes its place in one operation.
+    Whenever the process is killed, the folder holds the old run or the new one.
     """
     unfinished = path.with_name(f"{path.name}.new")
     for leftover in (unfinished, *_beside(unfinished)):
@@ -318,27 +296,19 @@ def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None
     finally:
         database.close()
     for old in {path, *held}:
-        _fold_logs(old)
+        _fold_log(old)
     unfinished.replace(path)
     for old in held:
         if old != path:
             old.unlink(missing_ok=True)
 
 
-def _fold_logs(path: Path) -> None:
-    """Moves SQLite's log into its run file, and removes SQLite's other files.
-
-    SQLite would take them for those of the next file of this name.
-    """
+def _fold_log(path: Path) -> None:
+    """Moves SQLite's log into its run file: SQLite would take it for that of the next file."""
     beside = _beside(path)
     if path.exists() and any(one.exists() for one in beside):
-        database = sqlite3.connect(path, timeout=_FOLD_SECONDS, isolation_level=None)
-        try:
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.DatabaseError:
-            pass  # a damaged file, which nobody can read
-        finally:
-            database.close()
     for one in beside:
         one.unlink(missing_ok=True)
 
@@ -365,27 +335,21 @@ def _can_not_write(folder: Path, error: Exception) -> RecordError:
     )
 
 
-def _create_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise RecordError(
-            f"The run folder {folder} can't be created: {why}. Name a folder that you may write."
-        ) from error
-
-
 def _refuse_existing(folder: Path, held: Sequence[Path], overwrite: bool) -> None:
     if any(being_written(path) for path in held):
-        raise RecordError(
-            f"A run folder holds one run, and {folder} is being recorded to right now. "
-            "Name another folder, or end that recording first."
-        )
+        raise _in_use(folder)
     if held and not overwrite:
         raise RecordError(
             f"A run folder holds one run, and {folder} already holds one. "
             "Name another folder, or pass overwrite=True to replace it."
         )
+
+
+def _in_use(folder: Path) -> RecordError:
+    return RecordError(
+        f"A run folder holds one run, and {folder} is being recorded to right now. Close what "
+        "record returned for it, end that program, or name another folder."
+    )
 
 
 def _acquire_lock(path: Path) -> FileIO:
@@ -394,10 +358,7 @@ def _acquire_lock(path: Path) -> FileIO:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         lock.close()
-        raise RecordError(
-            f"A run folder holds one run, and {path.parent} is being recorded to right now. "
-            "Name another folder, or end that recording first."
-        ) from error
+        raise _in_use(path.parent) from error
     except OSError as error:
         lock.close()
         raise RecordError(
@@ -405,7 +366,4 @@ def _acquire_lock(path: Path) -> FileIO:
             f"locked: {error.strerror}. Record to a disk of this machine, and move the folder "
             "afterwards."
         ) from error
-    with suppress(OSError):  # a disk that is full already
-        lock.truncate(0)
-        lock.write(os.urandom(_RESERVE_BYTES))  # no zeros, which take no space on some disks
     return lock

@@ -72,19 +72,8 @@ _Rows: TypeAlias = list[tuple[int, str, bytes]]
 class RunFileReader:
     """A run file, opened for reading; it may be used from several threads.
 
-    Attributes:
-      path: The run file.
-      meta: The file's facts before its first event.
-      process: Index of the process that wrote it; 0 in files that do not state it.
-      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0, when the
-        recording began.
-
-    Raises:
-      sqlite3.Error: The file is no run file, or can't be read.
-      ValueError: The same, where the damage is in what it states, or in SQLite's message.
-
-    Warns:
-      RuntimeWarning: The file's log can't be read, so the last events may be missing.
+    Raises sqlite3.Error or ValueError where the file is no run file, or can't be read. Warns where
+    its log can't be read, so that the last events may be missing.
     """
 
     def __init__(self, file: Path) -> None:
@@ -178,10 +167,7 @@ class RunFileReader:
         return found
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
-        """Returns the numbers of a summary, and the earliest and the latest time.
-
-        They are counted where the file does not hold them (schema 1, or damaged).
-        """
+        """Returns the numbers of a summary, and the earliest and latest time; or counts them."""
         kept, ends = self._kept_totals(), self.ends()
         if kept is not None and ends is not None:
             return kept, ends

@@ -6,15 +6,14 @@ import heapq
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, TypeAlias
 
 from distlab.errors import NotARunError
-from distlab.events import Chunk, Envelope, Event, Source, Unknown
+from distlab.events import Chunk, Envelope, Event, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
-from distlab.runs.opening import most_of_one_run
 from distlab.runs.run_file import run_files
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
@@ -26,56 +25,11 @@ _LOOK_SECONDS: Final = 0.5
 """Seconds between two looks for the files of processes that have not begun theirs."""
 
 
-class RunReader(Source, Protocol):
-    """The source of a `Run`: one run file, or those of several processes."""
-
-    meta: dict[str, Any]
-
-    @property
-    def processes(self) -> tuple[int, ...]:
-        """Indices of the processes."""
-
-    @property
-    def live(self) -> bool:
-        """True while a process is alive and has not closed its file."""
-
-    @property
-    def living(self) -> frozenset[int]:
-        """Indices of the processes that still write their files."""
-
-    def pages(self, kind: str | None = None) -> Iterator[list[Event | Unknown]]:
-        """Yields the events, some hundreds at a time."""
-
-    def between(
-        self,
-        low_ns: int,
-        high_ns: int,
-        kinds: Sequence[str | None] = (None,),
-        before: int | None = None,
-    ) -> Iterator[list[Envelope]]:
-        """Yields the events of a range of time, some hundreds at a time."""
-
-    def totals(self) -> tuple[Totals, tuple[int, int]]:
-        """Returns the numbers of a summary, and the earliest and the latest time."""
-
-    def ends(self) -> tuple[int, int] | None:
-        """Returns the earliest and the latest time, None when they are not stored."""
-
-    def close(self) -> None:
-        """Closes the files."""
-
-
 def open_run_files(files: Sequence[Path]) -> RunReader:
     """Opens the run files of a folder, at least one."""
     if len(files) == 1:
         reader = RunFileReader(files[0])
         return reader if reader.meta.get("processes", 1) <= 1 else MergedReaders([reader])
-    if len(files) > (most := most_of_one_run()):
-        raise NotARunError(
-            f"The run in {files[0].parent} has {len(files)} run files, and this process may have "
-            f"{most} of one run open: a sixth of its limit of open files. Raise the limit "
-            "(ulimit -n), or move the files of some processes away."
-        )
     readers: list[RunFileReader] = []
     try:
         for file in files:
@@ -91,21 +45,15 @@ class MergedReaders:
     """The run files of several processes in one order, on the clock of process 0.
 
     A process may begin its file later than others: it is read from then on.
-
-    Attributes:
-      meta: The facts of the first process.
     """
 
-    def __init__(
-        self, readers: Sequence[RunFileReader], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, readers: Sequence[RunFileReader]) -> None:
         self.meta = readers[0].meta
         self._readers = list(readers)
         self._known = {reader.path for reader in readers}
         self._merged = Merged([_origin(reader) for reader in readers])
         self._expected = max(reader.meta.get("processes", 1) for reader in readers)
-        self._clock = clock
-        self._next_look = clock() + _LOOK_SECONDS
+        self._next_look = time.monotonic() + _LOOK_SECONDS
         self._lock = threading.Lock()
 
     @property
@@ -177,14 +125,12 @@ class MergedReaders:
     def _look(self) -> None:
         """Adds the files of processes that began since the last look."""
         with self._lock:
-            if len(self._readers) >= self._expected or self._clock() < self._next_look:
+            if len(self._readers) >= self._expected or time.monotonic() < self._next_look:
                 return
-            self._next_look = self._clock() + _LOOK_SECONDS
+            self._next_look = time.monotonic() + _LOOK_SECONDS
             for file in run_files(self._readers[0].path.parent):
                 if file in self._known:
                     continue
-                if len(self._readers) >= most_of_one_run():
-                    return
                 reader = _one_of_several(file)
                 self._known.add(file)
                 self._readers.append(reader)
@@ -235,3 +181,7 @@ def _moved(offsets: Offsets, ends: tuple[int, int]) -> tuple[int, int]:
 
 def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+RunReader: TypeAlias = RunFileReader | MergedReaders
+"""The source of a `Run`: one run file, or those of several processes."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Final
 
@@ -13,27 +14,18 @@ import msgspec
 
 from distlab.errors import RecordError
 from distlab.events import Event, Lost, Unknown, kind_of
-from distlab.runs.channel import Channel
-from distlab.runs.collector import Answer, Hello
-from distlab.runs.run_file import encoded, file_of
+from distlab.runs.collector import LOST, MOST_BYTES, Hello, connection_of
+from distlab.runs.run_file import encoded, file_of, replaced
 
 _CONNECT_SECONDS: Final = 5.0
-_ANSWER_SECONDS: Final = 20.0
-_MOST_AT_ONCE: Final = 1 << 22
-"""Bytes of events after which the answer is awaited."""
+_ANSWER_SECONDS: Final = 20
 
 
 class SentRunFile:
-    """A run file that a `Collector` writes, by one thread at a time.
+    """A run file that a `Collector` writes, with the verbs of a `RunFile`.
 
-    It has the verbs of a `RunFile`. A connection that is lost is made again with the next events.
-
-    Attributes:
-      path: The file, as the collector names it.
-
-    Raises:
-      RecordError: The folder can't be created or written there, or holds a run.
-      OSError: The collector can't be reached.
+    Raises RecordError where the folder can't be written there, or holds a run, and OSError where
+    the collector can't be reached. A connection that is lost stays lost.
     """
 
     def __init__(
@@ -49,10 +41,7 @@ class SentRunFile:
         clock_offset_ns: int = 0,
     ) -> None:
         self.path = file_of(folder, process)
-        self._address = address
-        self._key = key
-        self._hello = Hello(
-            session=secrets.token_hex(16),
+        hello = Hello(
             folder=str(folder),
             name=name,
             overwrite=overwrite,
@@ -62,105 +51,42 @@ class SentRunFile:
             pid=os.getpid(),
             host=socket.gethostname(),
         )
-        self._end = 0
-        self._sent: list[Event | Unknown] = []  # without an answer yet
-        self._done: list[Event | Unknown] = []  # stored by a write that failed later on
-        self._channel: Channel | None = None
-        self._connect()
+        try:
+            link = socket.create_connection(address, _CONNECT_SECONDS)
+            self._connection = connection_of(link, _ANSWER_SECONDS)
+            answer_challenge(self._connection, key.encode())
+            deliver_challenge(self._connection, key.encode())
+        except LOST as error:
+            why = f"{address[0]}:{address[1]}, which writes the run's files: {error}"
+            raise OSError(why) from error
+        if refused := self._ask(msgspec.msgpack.encode(hello)):
+            self._connection.close()
+            raise RecordError(refused)
 
     def write(self, events: Sequence[Event | Unknown]) -> list[Lost]:
-        """Has events stored after those already stored.
-
-        Called again with the same events after an error, it does not store any of them twice.
-        """
-        if self._channel is None:
-            self._connect()
-        done = {id(event) for event in self._done}
-        replaced: list[Lost] = []
-        part: list[tuple[str, bytes]] = []
-        size = 0
-        for event in events:
-            if id(event) in done:
-                continue
-            stored, body = encoded(event)
-            if stored is not event and isinstance(stored, Lost):
-                replaced.append(stored)
-            part.append((kind_of(stored), body))
-            self._sent.append(event)
-            size += len(body)
-            if size >= _MOST_AT_ONCE:
-                self._send(part)
-                part, size = [], 0
-        if part:
-            self._send(part)
-        self._done = []
-        return replaced
-
-    def write_last(self, events: Sequence[Event | Unknown]) -> None:
-        """Has the last events stored."""
-        self.write(events)
+        """Has events stored after those already stored, all or none."""
+        stored = [encoded(event) for event in events]
+        batch = [(kind_of(event), body) for event, body in stored]
+        if batch and (why := self._ask(msgspec.msgpack.encode(batch))):
+            raise OSError(why)
+        return replaced(stored, events)
 
     def close(self) -> None:
         """Has the file closed. Never raises."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            try:
-                channel.send(b"")
-                channel.receive()
-            except OSError:
-                pass  # the collector closes it when nobody comes again
-            channel.close()
+        with suppress(OSError):  # the collector closes it when the connection is lost
+            self._ask(b"")
+        self.abandon()
 
     def abandon(self) -> None:
-        """Releases the connection in a forked child: it belongs to the parent."""
-        if self._channel is not None:
-            self._channel.abandon()
+        """Releases the connection; in a forked child it goes on as the parent's."""
+        self._connection.close()
 
-    def _send(self, part: list[tuple[str, bytes]]) -> None:
-        assert self._channel is not None
+    def _ask(self, message: bytes) -> str:
+        """Sends a message, and returns what the collector answers: the reason of a refusal."""
         try:
-            answer = _ask(self._channel, msgspec.msgpack.encode(part))
-        except OSError:
-            self._channel.close()
-            self._channel = None
-            raise
-        if answer.error:
-            self._sent = []
-            raise OSError(answer.error)
-        self._note_stored(answer.stored)
-
-    def _connect(self) -> None:
-        """Connects, and learns how many events are stored."""
-        try:
-            link = socket.create_connection(self._address, _CONNECT_SECONDS)
-        except OSError as error:
-            host, port = self._address
-            raise OSError(f"{host}:{port}, which writes the run's files: {error}") from error
-        channel = Channel(link)
-        try:
-            channel.wait_at_most(_ANSWER_SECONDS)
-            channel.prove(self._key)
-            hello = msgspec.structs.replace(self._hello, stored=self._end)
-            answer = _ask(channel, msgspec.msgpack.encode(hello))
-            if answer.error:
-                raise RecordError(answer.error)
-        except BaseException:
-            channel.close()
-            raise
-        self._channel = channel
-        self._note_stored(answer.stored)
-
-    def _note_stored(self, stored: int) -> None:
-        """Notes how many events the file has; what was sent is in it, or not at all."""
-        if stored > self._end:
-            self._done += self._sent
-        self._end = stored
-        self._sent = []
-
-
-def _ask(channel: Channel, message: bytes) -> Answer:
-    channel.send(message)
-    try:
-        return msgspec.msgpack.decode(channel.receive(), type=Answer)
-    except msgspec.MsgspecError as error:
-        raise ConnectionError("the collector answers in another language") from error
+            self._connection.send_bytes(message)
+            return self._connection.recv_bytes(MOST_BYTES).decode()
+        except LOST as error:
+            self._connection.close()
+            reason = str(error) or "the other end closed the connection"
+            raise ConnectionError(f"the run's events can't be sent: {reason}") from error

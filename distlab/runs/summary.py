@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypedDict
+from collections.abc import Sequence
+from typing import Final, Literal, TypedDict
 
-from distlab.events import Event, Run, RunEnd, Strategy, Unknown
+from distlab.events import Run, RunEnd, Strategy
 from distlab.folds.joining.members import MOST_WORKERS, worker_name
+from distlab.runs.recorded import Recorded
 from distlab.runs.totals import Totals
 
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
@@ -66,24 +66,6 @@ def gaps(summary: Summary) -> list[str]:
         *([f"{lost:,} {'event' if lost == 1 else 'events'} lost"] if lost else []),
         *([f"no file of {', '.join(missing)}"] if missing else []),
     ]
-
-
-class Recorded(Protocol):
-    """A recorded run, as its summary reads it."""
-
-    path: Path
-    meta: dict[str, Any]
-
-    @property
-    def live(self) -> bool:
-        """True while it is being recorded."""
-
-    @property
-    def processes(self) -> tuple[int, ...]:
-        """Indices of the processes that recorded it."""
-
-    def events(self, kind: str | None = None) -> Iterator[Event | Unknown]:
-        """Yields the events of a kind."""
 
 
 def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:

@@ -15,15 +15,7 @@ _NUMBERS: Final = ("steps", "examples", "lost")
 
 
 class Totals:
-    """Numbers of all events stored so far.
-
-    Attributes:
-      events: Kind to number of events.
-      steps: Number of steps.
-      examples: Examples of these steps.
-      lost: Number of events that were lost.
-      metrics: The last value of each metric.
-    """
+    """Numbers of all events stored so far, and the last value of each metric."""
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
@@ -33,10 +25,7 @@ class Totals:
         self.metrics: dict[str, float] = {}
 
     def copy(self) -> Totals:
-        """Returns the same numbers, to which others can be added.
-
-        A run may have logged 100,000 names, and each commit copies them.
-        """
+        """Returns the same numbers; a run may have logged 100,000 names, copied at each commit."""
         made = Totals()
         made.events, made.metrics = self.events.copy(), self.metrics.copy()
         made.steps, made.examples, made.lost = self.steps, self.examples, self.lost
@@ -86,10 +75,9 @@ class Totals:
 
     @classmethod
     def over_processes(cls, parts: Sequence[Totals]) -> Totals:
-        """Returns the numbers of a run of several processes.
+        """Returns the numbers of processes that execute the same steps on own examples.
 
-        All processes execute the same steps, each on examples of its own. A metric is that
-        of the first process that logged it.
+        A metric is that of the first process that logged it.
         """
         whole = cls()
         for part in reversed(parts):

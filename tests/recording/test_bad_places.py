@@ -7,44 +7,11 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
 from distlab.events import Lost
 from distlab.recording import RingRecorder, Run, record
 from tests.patience import LIMIT_SECONDS, wait_until
 from tests.recording import samples
-
-
-@pytest.mark.parametrize(
-    ("path", "error", "words"),
-    [
-        ("", ArgumentValueError, r"got ''.*record\(\"\.\"\) for the present folder"),
-        (3, ArgumentTypeError, "got a int"),
-        ("x" * 300, RecordError, "can't be created: File name too long"),
-    ],
-)
-def test_what_names_no_folder_is_refused(
-    path: Any, error: type[Exception], words: str, recorder: RingRecorder
-) -> None:
-    with pytest.raises(error, match=words):
-        record(path)
-
-
-def test_a_recording_that_nobody_kept_is_named_by_its_line(
-    recorder: RingRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    begun = record("run")
-    for folder in ("run", tmp_path / "run"):
-        with pytest.raises(
-            RecordError, match=r"process since test_bad_places\.py:\d+\. Close what"
-        ):
-            record(folder, overwrite=True)
-    begun.close()
-    record("run", overwrite=True).close()
 
 
 def wait_for_loss(recorder: RingRecorder) -> Lost:

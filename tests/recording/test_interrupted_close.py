@@ -18,17 +18,7 @@ import pytest
 import distlab as dl
 from distlab.recording import RingRecorder
 from distlab.recording.recording import Recording
-from distlab.recording.writer import Writer
-from distlab.runs.run_file import RunFile
 from distlab.threads import Thread
-
-INTERRUPTED = {
-    "collecting": (RingRecorder, "_collect"),
-    "ending the loggers": (RingRecorder, "_release"),
-    "waiting for the writer": (Writer, "_waited"),
-    "storing the end": (RunFile, "write"),
-    "closing the file": (Writer, "_finish"),
-}
 
 
 def interrupt() -> None:
@@ -48,27 +38,6 @@ def interrupting(old: Callable[..., Any], main: int) -> Callable[..., Any]:
         return old(*args, **options)
 
     return new
-
-
-@pytest.mark.parametrize("at", INTERRUPTED)
-def test_interrupted_close_can_be_repeated_and_run_replaced(
-    at: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recording = dl.record(tmp_path / "run", probe=False)
-    recording.log(3, loss=0.5)
-    owner, name = INTERRUPTED[at]
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, interrupting(getattr(owner, name), threading.get_ident()))
-        with pytest.raises(KeyboardInterrupt):
-            recording.close()
-    recording.close()
-    with dl.Run.open(tmp_path / "run") as run:
-        assert not run.live
-        assert run.summary()["metrics"] == {"loss": 0.5}
-        assert run.summary()["status"] == "finished"
-    with dl.record(tmp_path / "run", overwrite=True, probe=False) as again:
-        again.log(4, loss=0.25)
-    assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 0.25}
 
 
 def interrupted_at(call: int, function: Callable[[], None]) -> bool:
@@ -122,6 +91,7 @@ def test_interrupts_anywhere_in_a_close_lose_nothing(
 def test_interrupt_at_end_of_with_block_leaves_no_recording_open(
     tmp_path: Path, recorder: RingRecorder
 ) -> None:
+    before = set(threading.enumerate())
     call = 2  # the first is that of `__exit__`
     while True:
         folder = tmp_path / str(call)
@@ -133,16 +103,16 @@ def test_interrupt_at_end_of_with_block_leaves_no_recording_open(
             assert run.summary()["metrics"] == {"loss": 0.5}, call
         if not interrupted:
             break
-        call += 1 + call // 8
+        call += 1 + call // 3
     assert call > 100
-    assert not running("distlab run file", "distlab prober")
+    assert not running(before)
 
 
 @pytest.mark.parametrize("named", ["distlab run file", "distlab prober"])
 def test_interrupt_while_a_thread_starts_leaves_none_running(
     named: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Thread.start
+    start, before = Thread.start, set(threading.enumerate())
 
     def interrupted(thread: Thread) -> None:
         start(thread)
@@ -153,16 +123,17 @@ def test_interrupt_while_a_thread_starts_leaves_none_running(
         patch.setattr(Thread, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             dl.record(tmp_path / "run")
-    assert not running("distlab run file", "distlab prober")
+    assert not running(before)
     assert dl.Run.open(tmp_path / "run").summary()["status"] == "interrupted"
     dl.record(tmp_path / "run", overwrite=True, probe=False).close()
 
 
-def running(*names: str) -> list[str]:
-    """Returns the names of threads that go on running, of these."""
+def running(before: set[threading.Thread]) -> list[str]:
+    """Returns the names of threads of a recording that go on running, and did not before."""
+    names = ("distlab run file", "distlab prober")
     end = time.monotonic() + 10
     while True:
-        alive = [thread.name for thread in threading.enumerate() if thread.name in names]
+        alive = [t.name for t in threading.enumerate() if t.name in names and t not in before]
         if not alive or time.monotonic() > end:
             return alive
         time.sleep(0.01)
@@ -177,13 +148,3 @@ def test_interrupted_begin_of_a_recording_leaves_folder_free(
             with pytest.raises(KeyboardInterrupt):
                 dl.record(tmp_path / name, probe=False)
         dl.record(tmp_path / name, overwrite=True, probe=False).close()
-
-
-def test_a_run_of_a_relative_path_is_replaced(
-    tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for loss in (0.5, 0.25):
-        with dl.record("runs/first", overwrite=True, probe=False) as recording:
-            recording.log(0, loss=loss)
-        assert dl.Run.open("runs/first").summary()["metrics"] == {"loss": loss}

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 from distlab.events import Step
 from distlab.recording import Run, record
 from distlab.recording.recorder import RingRecorder
-from tests.patience import LIMIT_SECONDS, wait_until
+from tests.patience import wait_until
 from tests.recording import processes
 
 PROGRAM = """
@@ -30,6 +29,9 @@ def killed(folder: Path, pause: str, lines: int) -> int:
     assert process.stdout is not None
     told = [int(process.stdout.readline()) for _ in range(lines)]
     with Run.open(folder) as run:
+        assert run.live
+        assert run.meta["process"] == process.pid
+        assert run.meta["host"] == os.uname().nodename
         wait_until(lambda: run.summary()["steps"] >= told[-1], "the last steps in the file")
         seen = run.summary()["steps"]
     process.send_signal(signal.SIGKILL)
@@ -41,32 +43,13 @@ def killed(folder: Path, pause: str, lines: int) -> int:
 def test_killed_run_has_all_that_was_read_and_can_be_replaced(
     tmp_path: Path, recorder: RingRecorder
 ) -> None:
-    seen = killed(tmp_path, "0.01", lines=57)
+    seen = killed(tmp_path, "0.01", lines=20)
     with Run.open(tmp_path) as run:
         assert not run.live
         steps = [event.step for event in run.events("step") if isinstance(event, Step)]
         assert run.summary()["status"] == "killed"
     assert steps == list(range(len(steps)))
-    assert len(steps) >= seen >= 5_700
+    assert len(steps) >= seen >= 2_000
     record(tmp_path, overwrite=True).close()
     with Run.open(tmp_path) as run:
         assert (run.summary()["status"], run.summary()["steps"]) == ("finished", 0)
-
-
-def test_a_run_of_another_process_is_live_until_it_is_killed(tmp_path: Path) -> None:
-    process = processes.start(PROGRAM, str(tmp_path), "0.01")
-    assert process.stdout is not None
-    process.stdout.readline()
-    with Run.open(tmp_path) as run:
-        assert run.live
-        assert run.meta["process"] == process.pid
-        assert run.meta["host"] == os.uname().nodename
-        cursor = 0
-        limit = time.monotonic() + LIMIT_SECONDS
-        while cursor < 1_000:
-            assert time.monotonic() < limit
-            cursor = run.since(cursor).cursor
-        process.kill()
-        process.communicate(timeout=60)
-    with Run.open(tmp_path) as run:
-        assert not run.live

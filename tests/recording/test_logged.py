@@ -20,10 +20,7 @@ from hypothesis import strategies as some
 
 import distlab as dl
 from distlab.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
     DistlabError,
-    NoEffectWarning,
 )
 from distlab.events import Lost, Metric
 from distlab.recording import RingRecorder, Run, record
@@ -113,24 +110,6 @@ def test_anything_is_refused_at_the_call_or_stored(
     assert repr(got) == repr(accepted)
 
 
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
-        (1.5, ArgumentTypeError),
-        ({"epoch": 3}, ArgumentTypeError),
-        (2**70, ArgumentValueError),
-        (jnp.int32(-4), ArgumentValueError),
-    ],
-    ids=repr,
-)
-def test_a_step_is_a_whole_number(
-    step: Any, error: type[DistlabError], recorder: RingRecorder
-) -> None:
-    with record(None) as recording, pytest.raises(error, match=r"^step is a whole number.*got "):
-        recording.log(step=step, loss=1.0)
-    assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
-
-
 def test_a_step_may_be_a_number_that_jax_counts(recorder: RingRecorder) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
@@ -140,20 +119,6 @@ def test_a_step_may_be_a_number_that_jax_counts(recorder: RingRecorder) -> None:
             recording.log(step, loss=1.0)
     metrics = [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
     assert [event.step for event in metrics] == [5, 6, 7, 8]
-
-
-def test_total_steps_is_a_count(recorder: RingRecorder) -> None:
-    for total in (-1, 1.5):
-        with pytest.raises(ArgumentValueError, match=r"total_steps must be a whole number"):
-            record(None, total_steps=total)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["\ud800", "", "x" * 501], ids=ascii)
-def test_a_name_is_short_and_in_utf_8(name: str, recorder: RingRecorder) -> None:
-    with record(None) as recording, pytest.raises(ArgumentValueError, match="has a name"):
-        recording.log(0, **{name: 1.0})
-    with pytest.raises(ArgumentValueError, match="A recording has a name"):
-        record(None, name=name)
 
 
 def test_event_that_no_file_can_hold_is_counted_and_skipped(
@@ -180,14 +145,3 @@ def test_event_that_no_file_can_hold_is_counted_and_skipped(
     assert summary["status"] == "finished"
     assert sum(isinstance(event, Lost) for event in recorder.ring.since(0).events) == 3
     assert threading.active_count() <= threads + 1
-
-
-def test_a_step_without_a_value_warns(tmp_path: Path) -> None:
-    with (
-        record(tmp_path / "run") as recording,
-        pytest.warns(NoEffectWarning, match=r"log\(3\) gives a step and no value") as told,
-    ):
-        recording.log(step=3)
-    assert told[0].filename == __file__
-    with Run.open(tmp_path / "run") as run:
-        assert list(run.events("metric")) == []

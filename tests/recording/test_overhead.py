@@ -78,10 +78,10 @@ def test_what_it_says_of_callers_is_what_they_spend(
         monkeypatch.setattr(recorder, "emit", timed_emit)
         monkeypatch.setattr(recorder, "watch", timed_watch)
         limit = time.monotonic() + 60
-        while len(costs(recorder)) < 4 and time.monotonic() < limit:
+        while len(costs(recorder)) < 3 and time.monotonic() < limit:
             strategy.run(step, (value,))
     reported = costs(recorder)[1:]
-    assert len(reported) >= 3
+    assert len(reported) >= 2
     # The timing takes time itself, and other threads may come in between: a factor, not percents.
     share = sum(cost.emit_ns for cost in reported) / spent[0]
     assert 0.1 < share < 3

@@ -28,23 +28,6 @@ def events_of(path: Path, kind: str | None = None) -> list[Event | Unknown]:
         return [event for event in run.events(kind) if not isinstance(event, RecorderCost)]
 
 
-def test_a_recording_begins_with_run_and_ends_with_run_end(
-    recorder: RingRecorder, tmp_path: Path
-) -> None:
-    with record(tmp_path / "first", total_steps=7):
-        recorder.emit(samples.step(0))
-    begin, step, end = events_of(tmp_path / "first")
-    assert isinstance(begin, RunBegin)
-    assert (begin.name, begin.total_steps, begin.platform) == ("first", 7, "cpu")
-    assert [device.name for device in begin.devices] == [f"CPU:{n}" for n in range(8)]
-    assert begin.devices[0].simulated
-    assert begin.versions["jax"] == jax.__version__
-    assert abs(begin.unix_ns - time.time_ns()) < 60e9
-    assert step == samples.step(0)
-    assert isinstance(end, RunEnd)
-    assert (end.status, end.message) == ("finished", "")
-
-
 def test_what_stood_before_is_part_of_it_and_what_passed_is_not(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
@@ -52,13 +35,18 @@ def test_what_stood_before_is_part_of_it_and_what_passed_is_not(
         recorder.emit(event)
     recorder.emit(samples.step(0))
     recorder.emit(samples.placement(1, "free"))
-    with record(tmp_path):
+    with record(tmp_path / "first", total_steps=7):
         recorder.emit(samples.step(1))
-    assert events_of(tmp_path)[1:-1] == [
-        samples.strategy(),
-        samples.placement(2),
-        samples.step(1),
-    ]
+    begin, *events, end = events_of(tmp_path / "first")
+    assert events == [samples.strategy(), samples.placement(2), samples.step(1)]
+    assert isinstance(begin, RunBegin)
+    assert (begin.name, begin.total_steps, begin.platform) == ("first", 7, "cpu")
+    assert [device.name for device in begin.devices] == [f"CPU:{n}" for n in range(8)]
+    assert begin.devices[0].simulated
+    assert begin.versions["jax"] == jax.__version__
+    assert abs(begin.unix_ns - time.time_ns()) < 60e9
+    assert isinstance(end, RunEnd)
+    assert (end.status, end.message) == ("finished", "")
 
 
 def test_recordings_may_be_nested(recorder: RingRecorder, tmp_path: Path) -> None:
@@ -146,14 +134,6 @@ def test_numbers_are_logged_by_a_dict(recorder: RingRecorder, tmp_path: Path) ->
     ]
 
 
-def test_a_closed_recording_takes_no_numbers(recorder: RingRecorder) -> None:
-    with record(None) as run:
-        pass
-    with pytest.raises(RecordError, match="inside the with block"):
-        run.log(loss=1.0)
-    run.close()
-
-
 def test_without_a_path_numbers_stay_in_memory(recorder: RingRecorder) -> None:
     with record(None, name="try") as run:
         run.log(loss=2.0)
@@ -200,7 +180,7 @@ def test_unwritable_folder_is_refused_before_anything_ran(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    with pytest.raises(RecordError, match="can't be created: File exists"):
+    with pytest.raises(RecordError, match="can't be written: File exists"):
         record(taken)
     with pytest.raises(RecordError):
         record("/proc/distlab")
@@ -294,6 +274,9 @@ def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     with record(tmp_path / "run") as run:
         run.log(loss=1.0)
     assert not (tmp_path / "run").exists()
+    monkeypatch.setenv("DISTLAB_RECORD", "maybe")
+    with pytest.raises(ArgumentValueError, match="DISTLAB_RECORD is on or off, got 'maybe'"):
+        make_default()
 
 
 def test_a_summary_says_what_the_run_was(recorder: RingRecorder, tmp_path: Path) -> None:
@@ -317,29 +300,22 @@ def test_a_summary_says_what_the_run_was(recorder: RingRecorder, tmp_path: Path)
     assert summary["devices"] == [f"CPU:{n}" for n in range(8)]
 
 
-def test_recording_starts_no_devices() -> None:
+def test_recording_starts_no_devices_and_is_closed_at_the_end(tmp_path: Path) -> None:
     status, out, err = processes.finish(
         """
-import tempfile
 from distlab.devices import jax_internals
-with tempfile.TemporaryDirectory() as folder, dl.record(folder) as run:
-    run.log(loss=1.0)
-    assert not jax_internals.backend_started()
-    dl.use_cpu_devices(3)
-    strategy = dl.MirroredStrategy()
-    run.close()
-    found = [e for e in dl.Run.open(folder).events("run")]
-    print([len(e.devices) for e in found])
-"""
+run = dl.record(sys.argv[1])
+run.log(loss=1.0)
+assert not jax_internals.backend_started()
+dl.use_cpu_devices(3)
+strategy = dl.MirroredStrategy()
+for n in range(100): step(n)
+""",
+        str(tmp_path),
     )
-    assert (status, out.strip()) == (0, "[0, 3]"), err
-
-
-def test_recording_left_open_is_closed_when_interpreter_ends(tmp_path: Path) -> None:
-    status, _, err = processes.finish(
-        "run = dl.record(sys.argv[1])\nfor n in range(100): step(n)\n", str(tmp_path)
-    )
-    assert status == 0, err
+    assert (status, out) == (0, ""), err
+    begun = [event for event in events_of(tmp_path, "run") if isinstance(event, RunBegin)]
+    assert [len(event.devices) for event in begun] == [0, 3]
     end = events_of(tmp_path)[-1]
     assert isinstance(end, RunEnd)
     assert end.status == "interrupted"
@@ -373,14 +349,3 @@ with dl.record(sys.argv[1]) as run:
     events = events_of(tmp_path)
     assert [event.step for event in events if isinstance(event, Step)] == [0, 1]
     assert isinstance(events[-1], RunEnd)
-
-
-def test_environment_variable_must_be_on_or_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("DISTLAB_RECORD", "maybe")
-    with pytest.raises(ArgumentValueError, match="DISTLAB_RECORD is on or off, got 'maybe'"):
-        make_default()
-    for off in ("off", "0", "False"):
-        monkeypatch.setenv("DISTLAB_RECORD", off)
-        assert not make_default().enabled

@@ -124,7 +124,7 @@ def test_a_pin_that_never_moves_has_a_bound_too() -> None:
 def test_threads_append_and_read_at_once_without_loss() -> None:
     ring = Ring(capacity=1_000_000)
     writers = 4
-    each = 20_000
+    each = 5_000
     read: list[Event | Unknown] = []
 
     def write(first: int) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 import distlab as dl
 from distlab.events import Run, Step
-from distlab.recording import file_places, participant
+from distlab.recording import participant
 from distlab.runs.collector import Collector
-from distlab.runs.run_file import RunFile
 from tests.recorded_by_workers import WORKERS, launch
 from tests.recording.test_several_workers import Group, together
 
@@ -105,15 +104,3 @@ def test_workers_of_one_machine_find_the_folder_of_the_first(
 
     first, second = together(monkeypatch, ["a", "a"], begin)
     assert {first, second} == {names[0] / f"process-{n}.sqlite" for n in range(2)}
-
-
-def test_a_mark_is_known_in_its_folder_only(tmp_path: Path) -> None:
-    file = RunFile(tmp_path / "a", "x")
-    mark = file_places.mark(file)
-    assert file_places.is_marked(tmp_path / "a", mark)
-    assert not file_places.is_marked(tmp_path / "b", mark)
-    other = RunFile(tmp_path / "b", "x")
-    file_places.mark(other)
-    assert not file_places.is_marked(tmp_path / "b", mark)
-    for one in (file, other):
-        one.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 import threading
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distlab.errors import ArgumentValueError, NotARunError, RecordError
+from distlab.errors import ArgumentValueError, NotARunError
 from distlab.events import Event, Lost, Metric, Step
 from distlab.events import Run as RunBegin
 from distlab.recording import RingRecorder, Run, record
 from distlab.runs.run_file import RunFile
-from tests.recording import processes, samples
+from tests.recording import samples
 
 SECOND = 1_000_000_000
 
 
 def is_live(run: Run) -> bool:
     return run.live  # a call, so that mypy lets it change
-
-
-@pytest.mark.parametrize(
-    ("path", "rule"),
-    [
-        ("gs://bucket/run", "this machine's file system, got the URL 'gs://bucket/run'"),
-        ("no\0run", r"other than NUL, got 'no\\x00run'"),
-        ("", "opened by its folder, got a str: ''"),
-    ],
-)
-def test_a_path_that_no_run_can_have_is_refused(path: str, rule: str) -> None:
-    with pytest.raises(NotARunError, match=rule):
-        Run.open(path)
 
 
 def test_the_folder_of_runs_in_place_of_one_names_them(tmp_path: Path) -> None:
@@ -71,7 +57,7 @@ def written(folder: Path, *batches: list[Event]) -> Path:
     return file.path
 
 
-@settings(max_examples=40, deadline=None)  # it writes files
+@settings(max_examples=15, deadline=None)  # it writes files
 @given(
     late=st.lists(st.integers(0, 30), min_size=1, max_size=60),
     size=st.integers(1, 9),
@@ -125,14 +111,6 @@ def test_a_summary_is_the_same_with_totals_and_without(tmp_path: Path) -> None:
     assert quick["seconds"] == 10.0
 
 
-def test_the_length_of_a_run_needs_no_pass_over_its_events(tmp_path: Path) -> None:
-    written(tmp_path, [begin(SECOND), step(0, 2 * SECOND)], [step(1, 12 * SECOND)])
-    with Run.open(tmp_path) as run:
-        assert run.seconds == 11.0
-    with pytest.raises(RecordError):
-        _ = run.seconds
-
-
 def test_a_run_that_is_being_written_is_followed_to_its_end(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
@@ -179,20 +157,12 @@ def test_following_ends_where_another_run_took_the_place(tmp_path: Path) -> None
     second.close()
 
 
-def test_following_ends_with_killed_process_and_after_idle_time(
-    recorder: RingRecorder, tmp_path: Path
-) -> None:
-    process = processes.start(
-        "run = dl.record(sys.argv[1])\nstep(0)\ntime.sleep(0.3)\nprint(1, flush=True)\n"
-        "time.sleep(60)",
-        str(tmp_path / "killed"),
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    with Run.open(tmp_path / "killed") as run:
-        assert [e.step for e in run.follow("step", idle_seconds=0.2) if isinstance(e, Step)] == [0]
-        process.kill()
-        process.communicate()
+def test_following_ends_with_killed_process_and_after_idle_time(tmp_path: Path) -> None:
+    file = RunFile(tmp_path, "a run")
+    file.write([begin(0), step(0, SECOND)])
+    with Run.open(tmp_path) as run:
+        assert [e.step for e in run.follow("step", idle_seconds=0.05) if isinstance(e, Step)] == [0]
+        file.abandon()  # as the end of its process does
         assert [e.step for e in run.follow("step") if isinstance(e, Step)] == [0]
 
 
@@ -205,28 +175,3 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ArgumentValueError, match=r"limit .* Leave it out for 10,000\."):
                 run.since(0, limit)
         assert run.since(0, 0).events == []
-
-
-def test_a_process_with_too_many_open_files_is_told_so(tmp_path: Path) -> None:
-    """As one that opens many runs and closes none; the run is not damaged."""
-    written(tmp_path, [begin(0)])
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-    try:
-        with ExitStack() as opened:
-            runs = (opened.enter_context(Run.open(tmp_path)) for _ in range(256))
-            with pytest.raises(NotARunError, match="may open no more files"):
-                list(runs)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    with Run.open(tmp_path) as run:
-        assert len(run.since(0).events) == 1
-
-
-def test_a_closed_run_says_so(tmp_path: Path) -> None:
-    written(tmp_path, [begin(0)])
-    run = Run.open(tmp_path)
-    run.close()
-    for read in (run.summary, lambda: list(run.events(start=0)), lambda: list(run.follow())):
-        with pytest.raises(RecordError, match="was closed"):
-            read()

@@ -24,6 +24,7 @@ from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile
 from tests.recording import samples
 
+names = "_begin", "_fold_log"
 folder, killed = Path(sys.argv[1]), sys.argv[2] == "killed"
 
 def record(name):
@@ -35,7 +36,7 @@ def kill_at(line):
     seen = 0
     def trace(frame, event, argument):
         nonlocal seen
-        if frame.f_code.co_filename != run_file.__file__:
+        if frame.f_code.co_filename != run_file.__file__ or frame.f_code.co_name not in names:
             return None
         seen += event == "line"
         if seen == line:

@@ -5,7 +5,6 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ import numpy as np
 import pytest
 
 from distlab.errors import NotARunError, RecordError
-from distlab.events import SCHEMA, Chunk, Event, Lost, Step, StepReady, Unknown, kind_of
+from distlab.events import Chunk, Event, Lost, Step, StepReady, Unknown, kind_of
 from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile, being_written, event_of
-from distlab.runs.totals import Totals
 from tests.recording import samples
 
 
@@ -40,14 +38,6 @@ def test_every_kind_comes_back_as_it_was(tmp_path: Path) -> None:
         assert run.since(0).events == events
         for event in events:
             assert event in list(run.events(kind_of(event)))
-
-
-def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
-    path = written(tmp_path, [])
-    with closing(sqlite3.connect(path)) as database:
-        meta = dict(database.execute("SELECT key, value FROM meta"))
-    assert meta["schema"] == SCHEMA
-    assert meta["name"] == "a run"
 
 
 def test_a_kind_of_a_newer_version_is_kept_as_it_was(tmp_path: Path) -> None:
@@ -73,16 +63,6 @@ def test_numbers_of_numpy_are_stored_as_numbers(tmp_path: Path) -> None:
         (event,) = run.since(0).events
     assert isinstance(event, StepReady)
     assert event.ready_ns == [8, 9]
-
-
-def test_an_event_that_can_not_be_encoded_is_said_to_be_lost(tmp_path: Path) -> None:
-    odd: Any = object()
-    written(tmp_path, [StepReady(time_ns=1, step=0, strategy=0, ready_ns=odd, resolution_ns=1)])
-    with Run.open(tmp_path) as run:
-        (event,) = run.since(0).events
-    assert isinstance(event, Lost)
-    assert event.count == 1
-    assert "'step_ready' could not be encoded" in event.reason
 
 
 def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
@@ -149,11 +129,6 @@ def test_a_file_system_without_locks_is_named(
     file.close()
 
 
-def test_missing_parents_are_made(tmp_path: Path) -> None:
-    written(tmp_path / "a" / "b", [samples.step(0)])
-    assert (tmp_path / "a" / "b" / "process-0.sqlite").is_file()
-
-
 @pytest.mark.parametrize("what", ["missing", "empty", "file", "text"])
 def test_what_is_not_a_run_is_refused(what: str, tmp_path: Path) -> None:
     path = tmp_path / "run"
@@ -168,22 +143,22 @@ def test_what_is_not_a_run_is_refused(what: str, tmp_path: Path) -> None:
 
 
 def test_of_a_file_that_was_cut_off_the_rest_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path, [samples.step(number) for number in range(20_000)])
+    path = written(tmp_path, [samples.step(number) for number in range(5_000)])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with Run.open(tmp_path) as run:
         events = list(run.events())
-        assert run.summary()["steps"] == 20_000  # the totals were not cut off
+        assert run.summary()["steps"] == 5_000  # the totals were not cut off
     steps = [event.step for event in events if isinstance(event, Step)]
     lost = [event for event in events if isinstance(event, Lost)]
-    assert len(steps) > 2_000
+    assert len(steps) > 500
     assert steps == sorted(steps)
     assert lost
     assert "damaged" in lost[0].reason
 
 
 def test_of_a_file_with_damaged_pages_all_others_are_read(tmp_path: Path) -> None:
-    path = written(tmp_path, [samples.step(number) for number in range(20_000)])
+    path = written(tmp_path, [samples.step(number) for number in range(5_000)])
     page = 4_096
     whole = path.read_bytes()
     held = whole.index(b"dispatched_ns", len(whole) // 2) // page  # a page of the table
@@ -192,15 +167,8 @@ def test_of_a_file_with_damaged_pages_all_others_are_read(tmp_path: Path) -> Non
         events = list(run.events())
     steps = [event.step for event in events if isinstance(event, Step)]
     lost = sum(event.count for event in events if isinstance(event, Lost))
-    assert len(steps) + lost == 20_000
-    assert 0 < lost < 2_000
-
-
-def test_a_file_cut_off_in_its_first_page_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, [samples.step(0)])
-    path.write_bytes(path.read_bytes()[:2_000])
-    with pytest.raises(NotARunError, match="damaged"):
-        Run.open(tmp_path)
+    assert len(steps) + lost == 5_000
+    assert 0 < lost < 500
 
 
 def test_a_run_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -217,24 +185,3 @@ def test_a_run_is_read_while_it_is_written(tmp_path: Path) -> None:
         file.close()
         assert not is_live(run)
         assert run.since(0).events == [samples.step(number) for number in range(3)]
-
-
-def test_a_commit_does_not_copy_what_was_logged_one_by_one(tmp_path: Path) -> None:
-    totals = Totals()
-    totals.metrics = {f"layer{n}/norm": 0.5 for n in range(100_000)}
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(count)
-    try:
-        copied = totals.copy()
-    finally:
-        sys.setprofile(None)
-    assert calls < 100  # copied one by one, each name is a call or more
-    assert copied.metrics == totals.metrics
-    copied.metrics["loss"] = copied.events["metric"] = 1
-    assert "loss" not in totals.metrics
-    assert totals.events == {}

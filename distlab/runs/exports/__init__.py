@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -19,22 +20,14 @@ from distlab.errors import (
 )
 from distlab.runs.damage import told
 from distlab.runs.exports import lines, trace
-from distlab.runs.exports.recorded import Recorded
-from distlab.runs.exports.unwritten import unwritten
+from distlab.runs.recorded import Recorded
 from distlab.text.flags import flag_refusal
 from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown
 
 
 class Format(NamedTuple):
-    """A file format that a run can be exported to.
-
-    Attributes:
-      suffix: The file's suffix, which selects the format.
-      example: A file name for messages.
-      text: What the file holds and who reads it.
-      write: Writes the file.
-    """
+    """A file format that a run can be exported to; `example` is a file name for messages."""
 
     suffix: str
     example: str
@@ -102,16 +95,22 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     return target
 
 
+def unwritten(what: str, place: str, error: OSError) -> RecordError:
+    """Returns the error to raise in place of one of the operating system."""
+    # The words of pyarrow's errors name the file that is written first.
+    why = os.strerror(error.errno) if error.errno else error.strerror
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RecordError(f"{what}: {why}. Free space there, or name {place} on another disk.")
+    within = f"{place} in a folder" if place == "a file" else place
+    return RecordError(f"{what}: {why}. Name {within} that you may write.")
+
+
 def _require_free(target: Path, overwrite: bool) -> None:
     """Checks that a file may be written; raises OSError where no file can have the name."""
     if target.exists() and not target.is_file():
         raise RecordError(f"{target} is no regular file, so it is not replaced. Name another file.")
     if target.exists() and not overwrite:
-        raise _exists(target)
-
-
-def _exists(target: Path) -> RecordError:
-    return RecordError(
-        f"{target} exists already. Name another file, or pass overwrite=True (--overwrite of "
-        "distlab export) to replace it."
-    )
+        raise RecordError(
+            f"{target} exists already. Name another file, or pass overwrite=True (--overwrite of "
+            "distlab export) to replace it."
+        )

@@ -10,7 +10,7 @@ import msgspec
 
 from distlab.errors import ArgumentValueError, MissingExtraError
 from distlab.events import AnyEvent, Envelope, Event, Unknown, kind_of
-from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.runs.recorded import Recorded, envelopes
 from distlab.text.shown import shown
 
 

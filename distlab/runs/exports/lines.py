@@ -12,7 +12,7 @@ import msgspec
 
 from distlab.errors import MissingExtraError
 from distlab.events import Envelope, Event, Metric, Unknown, kind_of
-from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.runs.recorded import Recorded, envelopes
 
 _ROWS_AT_ONCE: Final = 50_000
 _encoder = msgspec.json.Encoder()

@@ -10,8 +10,8 @@ from typing import Final
 from distlab.errors import DistlabError
 from distlab.events import RunEnd
 from distlab.runs.damage import told
-from distlab.runs.exports.recorded import Recorded, envelopes
-from distlab.runs.exports.unwritten import unwritten
+from distlab.runs.exports import unwritten
+from distlab.runs.recorded import Recorded, envelopes
 from distlab.tracking.relay import Relay
 from distlab.tracking.tensorboard import TensorBoard
 

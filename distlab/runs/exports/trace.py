@@ -38,7 +38,7 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.runs.recorded import Recorded, envelopes
 
 Entry = dict[str, Any]
 
@@ -94,16 +94,7 @@ def _entries(events: Iterable[Envelope]) -> Iterator[Entry]:
 
 
 class Timeline:
-    """Makes trace events of one process's events, in order.
-
-    Args:
-      pid: The process's number in the trace.
-      start_ns: The time at which the trace begins.
-      process: The process's number in the run.
-
-    Attributes:
-      pid: The process's number in the trace.
-    """
+    """Makes trace events of one process's events, in order; it is `pid` in the trace."""
 
     def __init__(self, pid: int, start_ns: int, process: int = 0) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""The parts of a recorded run that an export needs."""
+"""The parts of a recorded run that its summary and its exports read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ _EVENTS_AT_ONCE: Final = 256
 
 
 class Recorded(Protocol):
-    """A recorded run, as its exports read it.
-
-    Attributes:
-      path: The run's folder.
-      meta: The facts that its file states before its events.
-    """
+    """A recorded run, as its summary and its exports read it."""
 
     path: Path
     meta: dict[str, Any]
+
+    @property
+    def live(self) -> bool:
+        """True while it is being recorded."""
 
     @property
     def processes(self) -> tuple[int, ...]:
