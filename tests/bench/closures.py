@@ -24,12 +24,7 @@ LEAST: Final = 50
 
 
 def serve(coordinator: Any, tasks: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
-    """Measures what standard input asks for, until it ends.
-
-    Args:
-      coordinator: A `ClusterCoordinator`.
-      tasks: The function and the arguments of each task.
-    """
+    """Measures what standard input asks for, until it ends."""
 
     def seconds_of(task: str, count: int) -> float:
         function, args = tasks[task]

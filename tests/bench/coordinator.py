@@ -24,13 +24,7 @@ GOAL: Final = 1.0
 
 
 class Peer:
-    """A coordinator in a process of its own.
-
-    Args:
-      name: `"distlab"` or `"tensorflow"`.
-      python: The Python that has it.
-      errors: Receives what it says.
-    """
+    """A coordinator in a process of its own."""
 
     def __init__(self, name: str, python: str, errors: IO[str]) -> None:
         self._name = name
@@ -48,12 +42,7 @@ class Peer:
         self._answer()
 
     def rate(self, task: str, seconds: float) -> float:
-        """Returns closures a second.
-
-        Args:
-          task: One of `closures.TASKS`.
-          seconds: About how long to measure.
-        """
+        """Returns closures a second."""
         assert self._process.stdin is not None
         print(json.dumps([task, seconds]), file=self._process.stdin, flush=True)
         return float(self._answer())
@@ -108,12 +97,7 @@ def main() -> None:
 
 
 def report(task: str, rates: dict[str, list[float]]) -> None:
-    """Prints the rates of one task.
-
-    Args:
-      task: The task.
-      rates: The closures a second of each peer, round by round.
-    """
+    """Prints the rates of one task."""
     print(f"\n{closures.TASKS[task]}, a second")
     for name, own in rates.items():
         print(f"  {name:<11}{statistics.median(own):8,.0f}   ({min(own):,.0f} to {max(own):,.0f})")

@@ -262,28 +262,6 @@ def measure(playwright: Any, seconds: float, viewers: int, replicas: int, rate: 
     browser.close()
 
 
-def measure_memory(viewers: int, replicas: int, rate: int) -> None:
-    """Says what is left of the memory of viewers, beside a run that nobody else looked at."""
-    serve = ("--serve", "--rate", str(rate), "--replicas", str(replicas))
-    with running(*serve) as visited, running(*serve) as quiet:
-        both = Served(visited), Served(quiet)
-        with watching(both[0].url, 1), watching(both[1].url, 1):
-            time.sleep(5)
-            before = [served.costs()["memory"] for served in both]
-            for wave in ("first", "second"):
-                with watching(both[0].url, viewers):
-                    time.sleep(10)
-                    most = both[0].costs()["memory"]
-                time.sleep(45)  # sessions that were left end after 30 s
-                after = [served.costs()["memory"] for served in both]
-                mine, others = (new / old for new, old in zip(after, before, strict=True))
-                say(f"after the {wave} {viewers} left, of before", {
-                    "memory x": mine / others, "the run's own growth x": others,
-                    "MB before": before[0] / 1e6, "at most": most / 1e6, "after": after[0] / 1e6,
-                })  # fmt: skip
-                before = after
-
-
 @contextlib.contextmanager
 def watching(url: str, viewers: int) -> Iterator[None]:
     """Has viewers look at a page, until the block is left."""
@@ -313,7 +291,6 @@ def main() -> None:
     else:
         with sync_playwright() as playwright:
             measure(playwright, args.seconds, args.viewers, 8, args.rate)
-            measure_memory(args.viewers, 8, args.rate)
             measure(playwright, args.seconds, 0, 8, 10_000)
             for replicas in (64, 512, 1_024):
                 measure(playwright, args.seconds, 0, replicas, args.rate)

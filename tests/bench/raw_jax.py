@@ -26,8 +26,11 @@ def keep_large_buffers() -> None:
     libc.mallopt(-1, 1 << 30)
 
 
-class RawJax:
+class RawJax(work.Peer):
     """The tasks in raw JAX."""
+
+    mlp = staticmethod(models.mlp)
+    cnn = staticmethod(models.cnn)
 
     def __init__(self, replicas: int) -> None:
         jax.config.update("jax_platforms", "cpu")
@@ -44,7 +47,6 @@ class RawJax:
         return jax.jit(mapped, **options)
 
     def dispatch(self, seconds: float) -> float:
-        """Returns seconds per trivial step; none is awaited but the last."""
         add_one = self._mapped(lambda v: v + 1, P("replica"), P("replica"))
         x = jax.device_put(np.zeros((8 * self.replicas, 128), np.float32), self.split)
 
@@ -56,8 +58,6 @@ class RawJax:
         return work.seconds_per_call(calls, seconds)
 
     def dispatch_10(self, seconds: float) -> float:
-        """Returns seconds per trivial step, ten of them in one dispatch."""
-
         def add_ten(v: jax.Array) -> jax.Array:
             return jax.lax.scan(lambda v, _: (v + 1, None), v, length=work.STEPS)[0]
 
@@ -125,13 +125,7 @@ class RawJax:
                 waiting.popleft().block_until_ready()
         return jax.block_until_ready(params), losses
 
-    def train_mlp(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
-        batches = work.float_batches(work.BATCH, square=False)
-        return self._train(models.mlp, work.initial_mlp(), batches, seconds)
-
     def train_mlp_10(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron, ten of them in one dispatch."""
         arrays = work.float_batches(work.BATCH, square=False)
         step = self._ten_steps(models.mlp)
         batches = jax.device_put(arrays, self.split)
@@ -143,12 +137,7 @@ class RawJax:
 
         return work.seconds_per_call(calls, seconds) / work.STEPS
 
-    def train_cnn(self, seconds: float) -> float:
-        """Returns seconds per training step of the convolutional network."""
-        batches = work.float_batches(work.CNN_BATCH, square=True)
-        return self._train(models.cnn, work.initial_cnn(), batches, seconds)
-
-    def _train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
+    def train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
         step = self._step(model)
         batches = jax.device_put(arrays, self.split)
         state = [jax.device_put(start, self.whole)]
@@ -159,7 +148,6 @@ class RawJax:
         return work.seconds_per_call(calls, seconds)
 
     def feed(self, seconds: float) -> float:
-        """Returns seconds per epoch of shuffled batches put on the devices."""
         images, labels = work.data()
 
         def calls(count: int) -> None:
@@ -170,7 +158,6 @@ class RawJax:
         return work.seconds_per_call(calls, seconds)
 
     def end_to_end(self, seconds: float) -> float:
-        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
         images, labels = work.data()
         step = self._step(models.mlp)
 
@@ -186,7 +173,6 @@ class RawJax:
         return work.seconds_per_call(calls, seconds, least=1)
 
     def partial(self, seconds: float) -> float:
-        """Returns seconds for an epoch whose last batch is padded and masked by hand, warm."""
         images, labels = work.data(work.PARTIAL_ROWS)
         step = self._masked_step()
 
@@ -204,19 +190,7 @@ class RawJax:
 
         return work.seconds_per_call(calls, seconds, least=1)
 
-    def reduce_1kb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 KB of each replica."""
-        return self._reduce(1 << 10, seconds)
-
-    def reduce_1mb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 MB of each replica."""
-        return self._reduce(1 << 20, seconds)
-
-    def reduce_64mb(self, seconds: float) -> float:
-        """Returns seconds to add up 64 MB of each replica."""
-        return self._reduce(64 << 20, seconds)
-
-    def _reduce(self, size: int, seconds: float) -> float:
+    def reduce(self, size: int, seconds: float) -> float:
         total = self._mapped(lambda v: jax.lax.psum(v, "replica"), P("replica"), P())
         x = jax.device_put(np.ones((self.replicas, size // 4), np.float32), self.split)
 

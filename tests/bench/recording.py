@@ -22,9 +22,10 @@ from pathlib import Path
 import jax
 import msgspec
 
-from distlab.events import Event, Run, Step, Strategy
+from distlab.events import Event, Step, Strategy
 from distlab.recording import RingRecorder
 from distlab.runs.run_file import Row, RunFile
+from tests.recording import samples
 
 BATCH = 4_096
 ROUNDS = 7
@@ -121,21 +122,8 @@ def store(folder: Path) -> None:
 def write_large(folder: Path, events: int) -> None:
     """Writes a run of so many steps."""
     file = RunFile(folder, "large")
-    file.write(
-        [
-            Run(
-                time_ns=0,
-                name="large",
-                unix_ns=0,
-                process=1,
-                host="host",
-                platform="cpu",
-                devices=[],
-                versions={},
-            ),
-            Strategy(time_ns=1, strategy=0, name="MirroredStrategy", devices=["CPU:0"]),
-        ]
-    )
+    strategy = Strategy(time_ns=1, strategy=0, name="MirroredStrategy", devices=["CPU:0"])
+    file.write([samples.run(), strategy])
     for first in range(0, events, BATCH):
         file.write([step(first + i) for i in range(BATCH)])
     file.close()

@@ -16,8 +16,11 @@ import distlab as dl
 from tests.bench import models, work
 
 
-class WithDistlab:
+class WithDistlab(work.Peer):
     """The tasks with distlab; nothing is recorded to disk."""
+
+    mlp = staticmethod(models.mlp)
+    cnn = staticmethod(models.cnn)
 
     def __init__(self, replicas: int) -> None:
         dl.use_cpu_devices(replicas)
@@ -40,7 +43,6 @@ class WithDistlab:
         return self.strategy.experimental_distribute_dataset(dataset.batch(size))
 
     def dispatch(self, seconds: float) -> float:
-        """Returns seconds per trivial step; none is awaited but the last."""
         size = 8 * self.replicas
         x = next(iter(self.batches(np.zeros((size, 128), np.float32), size)))
 
@@ -55,7 +57,6 @@ class WithDistlab:
         return self._timed(calls, seconds)
 
     def dispatch_10(self, seconds: float) -> float:
-        """Returns seconds per trivial step, ten of them in one dispatch."""
         size = 8 * self.replicas
         x = next(iter(self.batches(np.zeros((size, 128), np.float32), size)))
 
@@ -89,13 +90,7 @@ class WithDistlab:
 
         return step, params
 
-    def train_mlp(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
-        batches = work.float_batches(work.BATCH, square=False)
-        return self._train(models.mlp, work.initial_mlp(), batches, seconds)
-
     def train_mlp_10(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron, ten of them in one dispatch."""
         arrays = work.float_batches(work.BATCH, square=False)
         step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
         columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
@@ -113,12 +108,7 @@ class WithDistlab:
 
         return self._timed(calls, seconds) / work.STEPS
 
-    def train_cnn(self, seconds: float) -> float:
-        """Returns seconds per training step of the convolutional network."""
-        batches = work.float_batches(work.CNN_BATCH, square=True)
-        return self._train(models.cnn, work.initial_cnn(), batches, seconds)
-
-    def _train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
+    def train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
         size = len(arrays[0][1])
         step, params = self.step(model, start, size)
         columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
@@ -132,7 +122,6 @@ class WithDistlab:
         return self._timed(calls, seconds)
 
     def feed(self, seconds: float) -> float:
-        """Returns seconds per epoch of shuffled batches put on the devices."""
         batches = self.batches(work.data(), work.BATCH, shuffle=True)
 
         def calls(count: int) -> None:
@@ -143,7 +132,6 @@ class WithDistlab:
         return self._timed(calls, seconds)
 
     def end_to_end(self, seconds: float) -> float:
-        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
         step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
         batches = self.batches(work.data(), work.BATCH, shuffle=True)
 
@@ -158,7 +146,6 @@ class WithDistlab:
         return self._timed(calls, seconds, least=1)
 
     def partial(self, seconds: float) -> float:
-        """Returns seconds for an epoch whose last batch does not divide, warm."""
         step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
         batches = self.batches(work.data(work.PARTIAL_ROWS), work.BATCH, shuffle=True)
 
@@ -170,19 +157,7 @@ class WithDistlab:
 
         return self._timed(calls, seconds, least=1)
 
-    def reduce_1kb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 KB of each replica."""
-        return self._reduce(1 << 10, seconds)
-
-    def reduce_1mb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 MB of each replica."""
-        return self._reduce(1 << 20, seconds)
-
-    def reduce_64mb(self, seconds: float) -> float:
-        """Returns seconds to add up 64 MB of each replica."""
-        return self._reduce(64 << 20, seconds)
-
-    def _reduce(self, size: int, seconds: float) -> float:
+    def reduce(self, size: int, seconds: float) -> float:
         rows = np.ones((self.replicas, size // 4), np.float32)
         x = next(iter(self.batches(rows, self.replicas)))
 

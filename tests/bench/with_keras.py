@@ -13,8 +13,11 @@ import jax
 from tests.bench import work
 
 
-class WithKeras:
+class WithKeras(work.Peer):
     """The tasks that Keras has an answer to; it has no reduce, nor partial batches on devices."""
+
+    mlp = "mlp"
+    cnn = "cnn"
 
     def __init__(self, replicas: int) -> None:
         # Without enough threads, fit deadlocks CPU devices.
@@ -51,17 +54,7 @@ class WithKeras:
         )
         return model
 
-    def train_mlp(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
-        batches = work.float_batches(work.BATCH, square=False)
-        return self._train("mlp", work.initial_mlp(), batches, seconds)
-
-    def train_cnn(self, seconds: float) -> float:
-        """Returns seconds per training step of the convolutional network."""
-        batches = work.float_batches(work.CNN_BATCH, square=True)
-        return self._train("cnn", work.initial_cnn(), batches, seconds)
-
-    def _train(self, kind: str, start: Any, arrays: Any, seconds: float) -> float:
+    def train(self, kind: str, start: Any, arrays: Any, seconds: float) -> float:
         model = self._model(kind)
         model.set_weights(start)
         batches = [tuple(self._placed(v) for v in batch) for batch in arrays]
@@ -80,7 +73,6 @@ class WithKeras:
         return jax.device_put(array, layout.backend_layout)
 
     def end_to_end(self, seconds: float) -> float:
-        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
         images, labels = work.data()
         model = self._model("mlp", "uint8")
 

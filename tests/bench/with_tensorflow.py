@@ -13,8 +13,27 @@ from tests.bench import work
 SUM = tf.distribute.ReduceOp.SUM
 
 
-class WithTensorFlow:
+def _scaled(images: Any) -> Any:
+    return tf.cast(images, tf.float32) / 255 - 0.5 if images.dtype == tf.uint8 else images
+
+
+def _mlp(params: Any, images: Any) -> Any:
+    w1, b1, w2, b2, w3, b3 = params
+    return tf.nn.relu(tf.nn.relu(_scaled(images) @ w1 + b1) @ w2 + b2) @ w3 + b3
+
+
+def _cnn(params: Any, images: Any) -> Any:
+    k1, c1, k2, c2, w, b = params
+    hidden = tf.nn.relu(tf.nn.conv2d(_scaled(images), k1, 1, "SAME") + c1)
+    hidden = tf.nn.relu(tf.nn.conv2d(hidden, k2, 2, "SAME") + c2)
+    return tf.reshape(hidden, [-1, w.shape[0]]) @ w + b
+
+
+class WithTensorFlow(work.Peer):
     """The tasks with TensorFlow on logical CPU devices."""
+
+    mlp = staticmethod(_mlp)
+    cnn = staticmethod(_cnn)
 
     def __init__(self, replicas: int) -> None:
         (cpu,) = tf.config.list_physical_devices("CPU")
@@ -44,7 +63,6 @@ class WithTensorFlow:
             part.numpy()
 
     def dispatch(self, seconds: float) -> float:
-        """Returns seconds per trivial step; none is awaited but the last."""
         x = self._placed(np.zeros((8 * self.replicas, 128), np.float32))
 
         @tf.function
@@ -59,7 +77,6 @@ class WithTensorFlow:
         return work.seconds_per_call(calls, seconds)
 
     def dispatch_10(self, seconds: float) -> float:
-        """Returns seconds per trivial step, ten of them in one call of a function."""
         x = self._placed(np.zeros((8 * self.replicas, 128), np.float32))
 
         @tf.function
@@ -103,13 +120,7 @@ class WithTensorFlow:
 
         return step, params
 
-    def train_mlp(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
-        batches = work.float_batches(work.BATCH, square=False)
-        return self._train(_mlp, work.initial_mlp(), batches, seconds)
-
     def train_mlp_10(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron, ten in one call of a function."""
         images, labels = work.float_batches(work.BATCH, square=False)[0]
         step, _ = self._step(_mlp, work.initial_mlp(), work.BATCH)
         batch = (self._placed(images), self._placed(labels))
@@ -128,12 +139,7 @@ class WithTensorFlow:
 
         return work.seconds_per_call(calls, seconds) / work.STEPS
 
-    def train_cnn(self, seconds: float) -> float:
-        """Returns seconds per training step of the convolutional network."""
-        batches = work.float_batches(work.CNN_BATCH, square=True)
-        return self._train(_cnn, work.initial_cnn(), batches, seconds)
-
-    def _train(self, model: Any, start: Any, arrays: Any, seconds: float) -> float:
+    def train(self, model: Any, start: Any, arrays: Any, seconds: float) -> float:
         step, _ = self._step(model, start, len(arrays[0][1]))
         batches = [tuple(map(self._placed, batch)) for batch in arrays]
 
@@ -145,7 +151,6 @@ class WithTensorFlow:
         return work.seconds_per_call(calls, seconds)
 
     def feed(self, seconds: float) -> float:
-        """Returns seconds per epoch of shuffled batches put on the devices."""
         batches = self._dataset(work.data())
 
         def calls(count: int) -> None:
@@ -156,7 +161,6 @@ class WithTensorFlow:
         return work.seconds_per_call(calls, seconds, least=1)
 
     def end_to_end(self, seconds: float) -> float:
-        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
         step, params = self._step(_mlp, work.initial_mlp(), work.BATCH)
         batches = self._dataset(work.data())
 
@@ -171,7 +175,6 @@ class WithTensorFlow:
         return work.seconds_per_call(calls, seconds, least=1)
 
     def partial(self, seconds: float) -> float:
-        """Returns seconds for an epoch whose last batch does not divide, warm."""
         step, _ = self._step(_mlp, work.initial_mlp(), work.BATCH)
         batches = self._dataset(work.data(work.PARTIAL_ROWS))
 
@@ -183,19 +186,7 @@ class WithTensorFlow:
 
         return work.seconds_per_call(calls, seconds, least=1)
 
-    def reduce_1kb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 KB of each replica."""
-        return self._reduce(1 << 10, seconds)
-
-    def reduce_1mb(self, seconds: float) -> float:
-        """Returns seconds to add up 1 MB of each replica."""
-        return self._reduce(1 << 20, seconds)
-
-    def reduce_64mb(self, seconds: float) -> float:
-        """Returns seconds to add up 64 MB of each replica."""
-        return self._reduce(64 << 20, seconds)
-
-    def _reduce(self, size: int, seconds: float) -> float:
+    def reduce(self, size: int, seconds: float) -> float:
         x = self._placed(np.ones((self.replicas, size // 4), np.float32))
 
         def calls(count: int) -> None:
@@ -203,19 +194,3 @@ class WithTensorFlow:
                 self.strategy.reduce(SUM, x, axis=None)[0, 0].numpy()
 
         return work.seconds_per_call(calls, seconds)
-
-
-def _scaled(images: Any) -> Any:
-    return tf.cast(images, tf.float32) / 255 - 0.5 if images.dtype == tf.uint8 else images
-
-
-def _mlp(params: Any, images: Any) -> Any:
-    w1, b1, w2, b2, w3, b3 = params
-    return tf.nn.relu(tf.nn.relu(_scaled(images) @ w1 + b1) @ w2 + b2) @ w3 + b3
-
-
-def _cnn(params: Any, images: Any) -> Any:
-    k1, c1, k2, c2, w, b = params
-    hidden = tf.nn.relu(tf.nn.conv2d(_scaled(images), k1, 1, "SAME") + c1)
-    hidden = tf.nn.relu(tf.nn.conv2d(hidden, k2, 2, "SAME") + c2)
-    return tf.reshape(hidden, [-1, w.shape[0]]) @ w + b

@@ -30,11 +30,7 @@ Weights = list[NDArray[np.float32]]
 
 
 def data(rows: int = BATCH * BATCHES) -> tuple[Images, Labels]:
-    """Makes images from ten noisy class templates, with 10 % of the labels wrong.
-
-    Returns:
-      Images `(rows, 784)` and labels `(rows,)`.
-    """
+    """Makes images from ten noisy class templates, with 10 % of the labels wrong."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, rows).astype(np.int32)
     templates = rng.integers(0, 64, (10, PIXELS)).astype(np.uint8)
@@ -90,16 +86,7 @@ def initial_cnn() -> Weights:
 def seconds_per_call(
     calls: Callable[[int], Any], seconds: float, *, least: int = LEAST_CALLS
 ) -> float:
-    """Times groups of calls made one after another.
-
-    Args:
-      calls: does the work n times and leaves nothing pending.
-      seconds: about how long to measure.
-      least: the fewest calls of a group.
-
-    Returns:
-      The median over five groups of the seconds for one call.
-    """
+    """Returns the seconds of a call that leaves nothing pending: a median of five groups."""
     calls(1)
     start = time.perf_counter()
     calls(least)
@@ -111,3 +98,33 @@ def seconds_per_call(
         calls(count)
         times.append((time.perf_counter() - start) / count)
     return statistics.median(times)
+
+
+class Peer:
+    """The tasks with other sizes or models; each task returns the seconds of a call, or a step."""
+
+    mlp: Any
+    cnn: Any
+
+    def train(self, model: Any, start: Weights, batches: Any, seconds: float) -> float:
+        """Trains on four batches in turn."""
+        raise NotImplementedError
+
+    def reduce(self, size: int, seconds: float) -> float:
+        """Adds up so many bytes of each replica."""
+        raise NotImplementedError
+
+    def train_mlp(self, seconds: float) -> float:
+        return self.train(self.mlp, initial_mlp(), float_batches(BATCH, square=False), seconds)
+
+    def train_cnn(self, seconds: float) -> float:
+        return self.train(self.cnn, initial_cnn(), float_batches(CNN_BATCH, square=True), seconds)
+
+    def reduce_1kb(self, seconds: float) -> float:
+        return self.reduce(1 << 10, seconds)
+
+    def reduce_1mb(self, seconds: float) -> float:
+        return self.reduce(1 << 20, seconds)
+
+    def reduce_64mb(self, seconds: float) -> float:
+        return self.reduce(64 << 20, seconds)

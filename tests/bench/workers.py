@@ -23,14 +23,7 @@ LIMIT_SECONDS: Final = 300
 
 
 def measured(peer: str, workers: int, devices: int, folder: str) -> float:
-    """Returns a peer's ms a step, as worker 0 measures them.
-
-    Args:
-      peer: One of `PEERS`.
-      workers: The number of processes.
-      devices: The number of CPU devices of each.
-      folder: Where a run is recorded.
-    """
+    """Returns a peer's ms a step, as worker 0 measures them."""
     options = ["--workers", str(workers), "--devices", str(devices)]
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "launch", *options, str(PROGRAM), peer],
