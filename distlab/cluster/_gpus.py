@@ -12,11 +12,7 @@ _SECONDS = 10
 
 
 def named_by_environment() -> list[str] | None:
-    """Returns the entries of CUDA_VISIBLE_DEVICES; None when it is not set.
-
-    As in CUDA the list ends at the first entry that is not a device: `-1`, or
-    `NoDevFiles`, which Slurm sets for a task without GPUs.
-    """
+    """Returns the entries of CUDA_VISIBLE_DEVICES before one that is no device; None if not set."""
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return None

@@ -8,7 +8,6 @@ from typing import Any, final
 from distlab.cluster import _google_api
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError
 
 
 @final
@@ -67,7 +66,7 @@ class GCEClusterResolver(ClusterResolver):
         self._where = {"project": project, "zone": zone}
         self._instance_group = instance_group
         self._port = port
-        self._job = task_type
+        self._job = self._task_type = task_type
         self._task_id = task_id
         self._rpc_layer = rpc_layer
         own = service is None
@@ -76,18 +75,6 @@ class GCEClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         """Returns the machines that are running, sorted by address, as in TensorFlow."""
         return ClusterSpec({self._job: sorted(map(self._address, self._instances()))})
-
-    @property
-    def task_type(self) -> str:
-        """The job of the machines; it can't be changed, because the cluster has only this one."""
-        return self._job
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        raise ClusterError(
-            f"The task_type of a GCEClusterResolver can't be changed from {self._job!r} to "
-            f"{task_type!r}. Make another resolver."
-        )
 
     def _instances(self) -> Iterator[str]:
         """Yields the names of the running machines, page by page."""

@@ -86,7 +86,8 @@ class KubernetesClusterResolver(ClusterResolver):
         self._port = tf_server_port
         self._rpc_layer = rpc_layer
         own = override_client is None
-        self._client: Any = _Api(executable_location) if own else override_client
+        self._client: Any = _api(executable_location) if own else override_client
+        self._options = {"_request_timeout": _CONNECT_AND_READ_SECONDS} if own else {}
 
     def cluster_spec(self) -> ClusterSpec:
         """Returns the present pods, selector by selector, sorted by name.
@@ -102,7 +103,8 @@ class KubernetesClusterResolver(ClusterResolver):
         )
 
     def _addresses(self, label: str) -> list[str]:
-        pods = self._client.list_pod_for_all_namespaces(label_selector=label).items
+        found = self._client.list_pod_for_all_namespaces(label_selector=label, **self._options)
+        pods = found.items
         return [self._address(pod) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
 
     def _address(self, pod: Any) -> str:
@@ -116,24 +118,15 @@ class KubernetesClusterResolver(ClusterResolver):
         return f"{ip}:{self._port}"
 
 
-class _Api:
-    """Kubernetes's own client, with timeouts."""
-
-    def __init__(self, location: KubernetesExecutableLocation) -> None:
-        try:
-            config: Any = importlib.import_module("kubernetes.config")
-            client: Any = importlib.import_module("kubernetes.client")
-        except ImportError as error:
-            raise MissingExtraError(
-                "KubernetesClusterResolver calls Kubernetes with the package kubernetes, which is "
-                "not installed. Install it with: pip install kubernetes; or pass override_client=."
-            ) from error
-        within = location is KubernetesExecutableLocation.WITHIN_CLUSTER
-        (config.load_incluster_config if within else config.load_kube_config)()
-        self._api = client.CoreV1Api()
-
-    def list_pod_for_all_namespaces(self, label_selector: str) -> Any:
-        """Returns the pods that a label selects."""
-        return self._api.list_pod_for_all_namespaces(
-            label_selector=label_selector, _request_timeout=_CONNECT_AND_READ_SECONDS
-        )
+def _api(location: KubernetesExecutableLocation) -> Any:
+    try:
+        config: Any = importlib.import_module("kubernetes.config")
+        client: Any = importlib.import_module("kubernetes.client")
+    except ImportError as error:
+        raise MissingExtraError(
+            "KubernetesClusterResolver calls Kubernetes with the package kubernetes, which is "
+            "not installed. Install it with: pip install kubernetes; or pass override_client=."
+        ) from error
+    within = location is KubernetesExecutableLocation.WITHIN_CLUSTER
+    (config.load_incluster_config if within else config.load_kube_config)()
+    return client.CoreV1Api()

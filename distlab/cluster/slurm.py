@@ -200,12 +200,7 @@ def _share(gpus_per_node: int, gpus_per_task: int | None, tasks: int) -> int:
 
 
 def expand_hostlist(hostlist: str) -> list[str]:
-    """Expands a Slurm hostlist, in its order.
-
-    A range counts with at least as many digits as its first number. Brackets may
-    occur anywhere and more than once (`"rack[0-1]n[1-4]"`); the last one counts
-    fastest.
-    """
+    """Expands a Slurm hostlist, in its order; brackets may occur more than once."""
     if not _LIST.fullmatch(hostlist):
         raise ClusterSpecError(
             f'A hostlist has a form such as "n[1-2],m5,o[08-10]", got {hostlist!r}.'
@@ -227,11 +222,7 @@ def expand_tasks_per_node(tasks_per_node: str) -> list[int]:
 
 
 def in_slurms_order(host: str) -> list[tuple[int, str]]:
-    """Returns a key that sorts node names as Slurm does: `n9` before `n10`.
-
-    Slurm numbers its tasks over the nodes in this order, numbers compared by
-    their count of digits first (`scontrol show hostlistsorted`).
-    """
+    """Returns a key that sorts node names as `scontrol show hostlistsorted`: `n9` before `n10`."""
     texts_and_numbers = re.split(r"(\d+)", host)
     return [(len(t) if i % 2 else 0, t) for i, t in enumerate(texts_and_numbers)]
 

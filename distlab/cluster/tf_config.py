@@ -97,25 +97,6 @@ class TFConfigClusterResolver(ClusterResolver):
         address = cluster.task_address(task_type, task_id)
         return format_master(address, self.rpc_layer if rpc_layer is None else rpc_layer)
 
-    def num_accelerators(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        config_proto: object = None,
-    ) -> dict[str, int]:
-        """Returns the number of accelerators of a task, this process's own by default.
-
-        Returns:
-          Kind to number; see `ClusterResolver.num_accelerators`.
-
-        Raises:
-          ClusterSpecError: There are several tasks, and the requested one
-            is not among them or not known.
-        """
-        task_type = self.task_type if task_type is None else task_type
-        task_id = self.task_id if task_id is None else task_id
-        return ClusterResolver.num_accelerators(self, task_type, task_id, config_proto)
-
     @property
     def environment(self) -> str | None:
         """The environment passed to the constructor; None by default, as in TensorFlow."""

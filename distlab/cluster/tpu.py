@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from typing import Any, NamedTuple, final
 
-from distlab.cluster import _cloud_tpu
+from distlab.cluster import _google_api
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError, DeviceError
+from distlab.errors import ClusterError, ClusterSpecError, DeviceError, UnsupportedError
 
 _LOCAL = "local"
+_GRPC = "grpc://"
+_PORT = "8470"
 
 
 class TPUSystemMetadata(NamedTuple):
@@ -81,14 +85,10 @@ class TPUClusterResolver(ClusterResolver):
           ClusterSpecError: No TPU is named.
           UnsupportedError: Several TPUs are named.
         """
-        self._tpu = _cloud_tpu.find(
-            tpu,
-            zone=zone,
-            project=project,
-            credentials=credentials,
-            service=service,
-            discovery_url=discovery_url,
-        )
+        self._tpu, zone, project = _named(tpu, zone, project)
+        self._where = zone, project
+        url = os.environ.get("TPU_API_DISCOVERY_URL") or discovery_url
+        self._service = lambda: service or _google_api.build_service("tpu", credentials, url)
         self._coordinator = {coordinator_name: [coordinator_address]} if coordinator_name else {}
         self._task_type = job_name
         self._task_id = 0
@@ -123,9 +123,9 @@ class TPUClusterResolver(ClusterResolver):
           ClusterError: The TPU is not ready.
           MissingExtraError: Google's API is needed and its client is not installed.
         """
-        if self._tpu.name == _LOCAL:
+        if self._tpu == _LOCAL:
             return ClusterSpec({})
-        jobs: dict[Any, Any] = {self.task_type: self._tpu.workers(), **self._coordinator}
+        jobs: dict[Any, Any] = {self.task_type: self._workers(), **self._coordinator}
         return ClusterSpec(jobs)
 
     def master(
@@ -148,7 +148,7 @@ class TPUClusterResolver(ClusterResolver):
           ClusterSpecError: There is no such task.
         """
         del rpc_layer
-        if self._tpu.name == _LOCAL:
+        if self._tpu == _LOCAL:
             return ""
         if task_type is None or task_id is None:
             task_type, task_id = self.task_type or "", self.task_id or 0
@@ -197,6 +197,59 @@ class TPUClusterResolver(ClusterResolver):
         """
         del task_type, task_id, config_proto
         return {"TPU": self.get_tpu_system_metadata().num_of_cores_per_host}
+
+    def _workers(self) -> list[str]:
+        """Returns `host:port` of each worker, queried at each call."""
+        if self._tpu.startswith(_GRPC):
+            return [_address(entry) for entry in self._tpu.split(",")]
+        zone, project = self._where
+        project = project or _google_api.metadata("project/project-id")
+        zone = zone or _google_api.metadata("instance/zone").rpartition("/")[2]
+        path = f"projects/{project}/locations/{zone}/nodes/{self._tpu}"
+        nodes = self._service().projects().locations().nodes()
+        try:
+            described = dict(nodes.get(name=path).execute())
+        except Exception as error:
+            raise ClusterSpecError(
+                f"Google does not know a TPU {path}: {error}. Check tpu=, zone= and project=."
+            ) from error
+        if described.get("state") != "READY":
+            raise ClusterError(
+                f'The TPU "{self._tpu}" must be READY; its state is "{described.get("state")}". '
+                "Try again when it is."
+            )
+        endpoints = described.get("networkEndpoints", [described])
+        return [f"{endpoint['ipAddress']}:{endpoint['port']}" for endpoint in endpoints]
+
+
+def _named(
+    tpu: str | bytes | list[str] | None, zone: str | None, project: str | None
+) -> tuple[str, str | None, str | None]:
+    """Returns the TPU that is passed, or that the environment names as in TensorFlow."""
+    if isinstance(tpu, list):
+        if len(tpu) > 1:
+            raise UnsupportedError(
+                f"A TPUClusterResolver is for one TPU, got {len(tpu)}: {tpu}. Name one."
+            )
+        tpu = tpu[0]
+    name = tpu.decode() if isinstance(tpu, bytes) else tpu
+    for variable in ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME"):
+        name = name or os.environ.get(variable)
+    if not name:
+        node = json.loads(os.environ.get("TPU_CONFIG") or "{}")
+        name = node.get("tpu_node_name")
+        zone, project = zone or node.get("zone"), project or node.get("project")
+    if not name:
+        raise ClusterSpecError(
+            'No TPU was named, and TPU_NAME is not set. Pass tpu="local" for TPUs of this '
+            f'machine, or a name, or "{_GRPC}host:{_PORT}".'
+        )
+    return name, zone, project
+
+
+def _address(entry: str) -> str:
+    host, _, port = entry.removeprefix(_GRPC).partition(":")
+    return f"{host}:{port or _PORT}"
 
 
 def _tpu_devices() -> tuple[Any, ...]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, final
 
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec, Tasks
-from distlab.errors import ArgumentTypeError, ClusterSpecError, DuplicateTaskError
-from distlab.text.shown import shown
-
-_OVERRIDES: Final = frozenset({"rpc_layer", "task_id", "task_type"})
+from distlab.errors import ClusterSpecError, DuplicateTaskError
 
 
 @final
@@ -25,32 +22,30 @@ class UnionResolver(ClusterResolver):
       ClusterSpec({'ps': ['b:2222'], 'worker': ['a:2222']})
     """
 
-    def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: ClusterResolver,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> None:
         """Joins resolvers.
 
         Args:
           *args: The resolvers, at least one.
-          **kwargs: `task_type`, `task_id` and `rpc_layer` replace the first
-            resolver's.
+          task_type: Replaces the first resolver's.
+          task_id: Replaces the first resolver's.
+          rpc_layer: Replaces the first resolver's.
 
         Raises:
-          ClusterSpecError: There is no resolver, or another keyword.
-          ArgumentTypeError: An argument is not a resolver.
+          ClusterSpecError: There is no resolver.
         """
-        if not args or not _OVERRIDES.issuperset(kwargs):
-            raise ClusterSpecError(
-                "UnionResolver needs at least one resolver and accepts the keywords "
-                f"{', '.join(sorted(_OVERRIDES))}, got {len(args)} resolvers and {list(kwargs)}."
-            )
-        if not all(isinstance(resolver, ClusterResolver) for resolver in args):
-            raise ArgumentTypeError(
-                f"UnionResolver joins ClusterResolvers, got {shown(args)}. Make one of a "
-                "ClusterSpec with SimpleClusterResolver."
-            )
+        if not args:
+            raise ClusterSpecError("UnionResolver needs at least one resolver. Pass some.")
         self._resolvers = args
-        self._task_type = kwargs.get("task_type")
-        self._task_id = kwargs.get("task_id")
-        self._rpc_layer = kwargs.get("rpc_layer")
+        self._task_type = task_type
+        self._task_id = task_id
+        self._rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:
         """Returns all tasks of all resolvers.
