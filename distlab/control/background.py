@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +14,7 @@ from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 from distlab.context import scopes
 from distlab.control.loops import LoopControl, loops
 from distlab.devices import in_flight, jax_internals
-from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
-from distlab.text.counts import is_number
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.text.html import card
 from distlab.text.shown import shown
 from distlab.threads import end_soon
@@ -61,7 +59,6 @@ class Background(Uncopied, Generic[T]):
         self._error: BaseException | None = None
         self._value: list[T] = []
         self._ended = threading.Event()
-        self._process = os.getpid()
         self._began = time.monotonic()
         self._seconds: float | None = None
         atexit.register(self._stop_at_exit)
@@ -81,21 +78,10 @@ class Background(Uncopied, Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Waits for the function, and returns its result."""
-        if timeout is not None and not (is_number(timeout) and timeout >= 0):
-            raise ArgumentValueError(
-                f"timeout must be a number of seconds or None, got {shown(timeout)}. Leave it out "
-                "to wait as long as it runs."
-            )
         if threading.current_thread() is self._thread:
             raise ContextError(
                 f"{self.name} waits for its own result, which it can't return before. Call "
                 "result() outside of the function."
-            )
-        if self.running and os.getpid() != self._process:
-            raise ContextError(
-                f"{self.name} runs in process {self._process}, from which process {os.getpid()} "
-                "was forked: its thread does not exist here. Wait for its result there, or begin "
-                "it in this process."
             )
         if not self._ended.wait(timeout):
             raise TimeoutError(
@@ -108,9 +94,8 @@ class Background(Uncopied, Generic[T]):
     def stop(self) -> None:
         """Ends the function's loops over `distlab.controlled`, each before its next element.
 
-        Loops that it begins later, as for the next epoch, end at once as well. `stop`
-        returns at once; `result()` waits for the end. Neither a loop over
-        another iterable nor a function without loops can be stopped.
+        Loops that it begins later end at once as well. Neither a loop over another iterable nor a
+        function without loops can be stopped.
         """
         if self.running and not self._stop_asked.is_set():
             self._stop_asked.set()

@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import ArgumentTypeError
 from distlab.events import Loop, sink
-from distlab.text.counts import is_number
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
 
@@ -35,23 +34,8 @@ _lock = threading.RLock()
 class LoopControl(Uncopied):
     """The control of one running loop; it may be used from any thread.
 
-    Attributes:
-      number: Number of the loop in this process, from 0.
-      name: Name passed to `controlled`.
-      state: `"running"`; `"pausing"` until the present element is done, then
-        `"paused"`; `"stopping"` likewise, then `"stopped"`; `"done"` when the loop
-        reached its own end.
-      position: Number of elements yielded so far.
-      thread: Identifier of the thread that runs it.
-
-    Example:
-      >>> import distlab as dl
-      >>> from distlab.control.loops import loops
-      >>> for step in dl.controlled(range(100), name="training"):
-      ...     if step == 2:
-      ...         loops()[-1].stop()
-      >>> step
-      2
+    A loop that is "pausing" or "stopping" does its present element first; one that is "done" has
+    reached its own end. `position` counts the elements that were yielded.
     """
 
     _uncopied = (
@@ -179,7 +163,6 @@ def controlled(
 
     Raises:
       ArgumentTypeError: `elements` can't be iterated, or `name` is not a string.
-      ArgumentValueError: `pause_seconds` is not above 0.
 
     Example:
       >>> import distlab as dl
@@ -201,12 +184,7 @@ def controlled(
         raise ArgumentTypeError(
             f"name must be a string, got {shown(name)}. Leave it out for 'training'."
         )
-    if not is_number(pause_seconds) or not pause_seconds > 0:
-        raise ArgumentValueError(
-            f"pause_seconds must be a number above 0, got {shown(pause_seconds)}. It is the "
-            "longest pause, after which the loop resumes by itself; leave it out for an hour."
-        )
-    return Controlled(elements, name, float(pause_seconds))
+    return Controlled(elements, name, pause_seconds)
 
 
 def loops() -> list[LoopControl]:
