@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from distlab.launching import coordinator, environment
+from distlab.launching import environment
 from distlab.launching.ports import Ports
 from distlab.launching.warden import Warden
 from distlab.launching.worker_process import WorkerProcess, Write
 
+_SCRIPT = Path(__file__).with_name("coordinator_process.py")
+
 
 class ClusterProcesses:
-    """All processes of one generation of a cluster.
-
-    Attributes:
-      running: Those that have not ended, or whose end was not yet noted with `note_end`.
-    """
+    """All processes of one generation; `running` are those whose end was not yet noted."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class ClusterProcesses:
         *addresses, service = [f"127.0.0.1:{port}" for port in self._ports.numbers]
         try:
             if workers > 1:  # one worker has nobody to speak to
-                self._coordinator = coordinator.start(
+                self._coordinator = start_coordinator(
                     service, workers, warden=warden, write=write, ended=ended
                 )
             for index in range(workers):
                 self.running.append(
                     WorkerProcess(
-                        environment.name_of(index),
+                        f"worker-{index}",
                         command,
                         environment.for_worker(
                             index,
@@ -76,3 +76,23 @@ class ClusterProcesses:
         for process in (*self.running, *filter(None, [self._coordinator])):
             process.kill()
         self._ports.close()
+
+
+def start_coordinator(
+    address: str,
+    workers: int,
+    *,
+    warden: Warden,
+    write: Write,
+    ended: Callable[[WorkerProcess], None],
+) -> WorkerProcess:
+    """Starts the process of the coordination service, which serves until it is killed."""
+    return WorkerProcess(
+        "coordinator",
+        # Without its own folder in the path, whose modules could hide others.
+        [sys.executable, "-P", str(_SCRIPT), address, str(workers)],
+        {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        warden=warden,
+        write=write,
+        ended=ended,
+    )

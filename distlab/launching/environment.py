@@ -22,11 +22,6 @@ COLLECTOR: Final = "DISTLAB_COLLECTOR"
 """Host, port and key of a process that writes the run files of all workers."""
 
 
-def name_of(index: int) -> str:
-    """Returns the name of a worker in messages."""
-    return f"worker-{index}"
-
-
 def for_worker(
     index: int,
     addresses: Sequence[str],

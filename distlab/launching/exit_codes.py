@@ -6,41 +6,29 @@ import signal
 from typing import Final
 
 _CAUSES: Final = {
-    signal.SIGABRT: "JAX aborts a process when another one, or the coordinator, is lost",
-    signal.SIGKILL: "by somebody, or by the kernel when memory ran out",
-    signal.SIGSEGV: "it used memory that is not its own: a bug in compiled code",
-    signal.SIGBUS: "shared memory or a mapped file ended too early",
-}
-_VERBS: Final = {
-    signal.SIGABRT: "was aborted",
-    signal.SIGINT: "was interrupted",
-    signal.SIGSEGV: "crashed",
-    signal.SIGTERM: "was terminated",
+    signal.SIGABRT: ": JAX aborts a process when another one, or the coordinator, is lost",
+    signal.SIGKILL: ": by somebody, or by the kernel when memory ran out",
 }
 
 
 def described(code: int) -> str:
     """Returns what an exit code says, as the end of a sentence about the process."""
-    if code == 0:
-        return "ended"
-    if code > 0:
-        return f"failed with exit code {code}"
-    try:
-        number = signal.Signals(-code)
-    except ValueError:  # a real-time signal has no name
-        return f"was killed (signal {-code})"
-    cause = f": {_CAUSES[number]}" if number in _CAUSES else ""
-    return f"{_VERBS.get(number, 'was killed')} ({number.name}, {code}{cause})"
+    if code >= 0:
+        return f"failed with exit code {code}" if code else "ended"
+    return f"was killed by {_name(-code)}{_CAUSES.get(-code, '')}"
 
 
 def in_short(code: int) -> str:
     """Returns what an exit code says in a few words, for a table."""
-    if code >= 0:
-        return f"process ended with exit code {code}"
+    how = f"with exit code {code}" if code >= 0 else f"by {_name(-code)}"
+    return f"process ended {how}"
+
+
+def _name(number: int) -> str:
     try:
-        return f"process ended by {signal.Signals(-code).name}"
+        return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name
-        return f"process ended by signal {-code}"
+        return f"signal {number}"
 
 
 def for_shell(code: int) -> int:

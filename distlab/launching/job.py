@@ -24,13 +24,7 @@ _Events: TypeAlias = "queue.SimpleQueue[WorkerProcess | signal.Signals]"
 class Job:
     """A program to run in several processes.
 
-    Attributes:
-      command: The program with its arguments.
-      workers: The number of processes.
-      devices: The number of CPU devices of each; None for the strategy's default.
-      grace: The seconds that processes have to end by themselves, once one has failed or
-        they were asked to.
-      max_restarts: How often all of them are started again after a failure.
+    All have `grace` seconds to end by themselves once one has failed, or they were asked to.
     """
 
     command: Sequence[str]
@@ -41,10 +35,7 @@ class Job:
 
 
 def run(job: Job, write: Write, say: Callable[[str], None]) -> int:
-    """Runs a job to its end. SIGINT, SIGTERM and SIGHUP are passed on to its processes.
-
-    Call it in the main thread: no other may handle signals.
-    """
+    """Runs a job to its end in the main thread; passes on SIGINT, SIGTERM and SIGHUP."""
     warden = Warden()
     code = 0
     try:
@@ -61,11 +52,7 @@ def run(job: Job, write: Write, say: Callable[[str], None]) -> int:
 
 
 class _Attempt:
-    """One start of all processes, until the last of them has ended.
-
-    Attributes:
-      signal: The signal by which the launcher was asked to end, None when it was not.
-    """
+    """One start of all processes; `signal` is what asked the launcher to end, None for nothing."""
 
     def __init__(
         self, job: Job, generation: int, warden: Warden, write: Write, say: Callable[[str], None]

@@ -10,18 +10,8 @@ from typing import Self
 class Ports:
     """Ports on 127.0.0.1 that the kernel gives to nobody else while this object is open.
 
-    A port that was only found free could be taken before its process starts. Each is bound here,
-    so the kernel hands it out to no other program, in a way that lets a server listen on it:
-    with `SO_REUSEADDR`, which Python's servers set, and `SO_REUSEPORT`, which gRPC sets.
-
-    Attributes:
-      numbers: The ports.
-
-    Example:
-      >>> from distlab.launching.ports import Ports
-      >>> with Ports(2) as ports:
-      ...     len(set(ports.numbers))
-      2
+    Each is bound here in a way that lets a server listen on it: with `SO_REUSEADDR`, which Python's
+    servers set, and `SO_REUSEPORT`, which gRPC sets.
     """
 
     def __init__(self, count: int) -> None:

@@ -22,12 +22,7 @@ _LAST_OUTPUT_SECONDS = 5.0
 
 
 class WorkerProcess:
-    """A process in a group of its own, which ends as a whole.
-
-    Attributes:
-      name: The process's name in messages.
-      code: The exit code as `subprocess` has it; None while the process runs.
-    """
+    """A process in a group of its own, which ends as a whole; `code` is None while it runs."""
 
     def __init__(
         self,
@@ -103,10 +98,7 @@ class WorkerProcess:
 
 
 def lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
-    """Yields lines without their ends as they come; a carriage return ends one, too.
-
-    A progress bar returns the carriage and never ends its line.
-    """
+    """Yields lines without their ends as they come; a progress bar's carriage return ends one."""
     # Latin-1 keeps every byte as it is; only the reader's knowledge of line ends is wanted.
     with io.TextIOWrapper(pipe, encoding="latin-1", newline="") as lines:
         for line in lines:

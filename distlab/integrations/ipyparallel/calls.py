@@ -21,11 +21,7 @@ _ENDED: Final = "EngineError"
 
 
 class Call:
-    """A call that runs on some workers.
-
-    Attributes:
-      results: What ipyparallel will return, by worker.
-    """
+    """A call that runs on some workers; `results` are ipyparallel's, by worker."""
 
     def __init__(self, results: Mapping[int, Any]) -> None:
         self.results = dict(results)
@@ -39,8 +35,7 @@ class Call:
     ) -> None:
         """Waits until all workers have ended, and prints what they print.
 
-        When a worker fails, the others may wait for it in a collective. If it can't publish that,
-        they may wait for it to join; they are interrupted.
+        A worker that fails publishes that, or the others, which may wait for it, are interrupted.
         """
         next_step: float | None = None
         pause = 0.0  # between interrupts: Python can lose one that comes in the middle of an import
@@ -117,11 +112,7 @@ class Call:
         return own or self._failed
 
     def _print_tracebacks(self) -> None:
-        """Prints each traceback once: in SPMD programs the workers often fail alike.
-
-        Of a worker that failed because of another, or whose process has ended, the message is
-        enough.
-        """
+        """Prints each traceback once, as workers often fail alike; of others the message."""
         own = self._own_failures()
         same: dict[tuple[str, str], list[int]] = {}
         for worker in self._failed:

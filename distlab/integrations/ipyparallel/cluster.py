@@ -17,7 +17,8 @@ from distlab.errors import ClusterError
 from distlab.integrations.ipyparallel import engine
 from distlab.integrations.ipyparallel.calls import Call
 from distlab.integrations.ipyparallel.engines import Engines
-from distlab.launching import coordinator, environment
+from distlab.launching import environment
+from distlab.launching.cluster_processes import start_coordinator
 from distlab.launching.ports import Ports
 from distlab.launching.warden import Warden
 from distlab.launching.worker_process import WorkerProcess
@@ -177,11 +178,7 @@ class Cluster:
         return call
 
     def _interrupt(self, call: Call) -> list[int]:
-        """Interrupts a call.
-
-        A worker that waits for others is in code which no signal ends: one that the signal ended
-        publishes that it failed.
-        """
+        """Interrupts a call. One that the signal ended publishes it: none ends a collective."""
         self._engines.signal(call.running(), signal.SIGINT)
         _await(lambda: not call.running(), _SIGNAL_SECONDS)
         _await(lambda: bool(call.ended()), _INTERRUPT_SECONDS)
@@ -235,7 +232,7 @@ class Cluster:
         self._ports = Ports(1)
         address = f"127.0.0.1:{self._ports.numbers[0]}"
         ended: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
-        self._service = coordinator.start(
+        self._service = start_coordinator(
             address,
             self.workers,
             warden=self._warden,

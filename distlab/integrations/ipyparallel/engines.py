@@ -22,12 +22,7 @@ _LOST_AFTER_BEATS: Final = 300
 
 
 class Engines:
-    """One engine for each worker.
-
-    Attributes:
-      client: ipyparallel's client.
-      numbers: The engine's number in ipyparallel, by worker.
-    """
+    """One engine for each worker; `numbers` has ipyparallel's number of each."""
 
     def __init__(self, workers: int, launcher: str | None, warden: Warden) -> None:
         import ipyparallel
