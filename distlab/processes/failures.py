@@ -26,22 +26,17 @@ ALIVE: Final = "alive"
 """The folder in which each process shows that it lives, with the number of its steps."""
 
 PARTED: Final = "parted"
-"""The key of a departure from the chief's order of programs: the arguments of a
-`ProgramOrderError`."""
+"""The key of the arguments of a `ProgramOrderError`."""
 
 _MOST_TEXT: Final = 2000
 _KNOWN_SECONDS: Final = 2.0
 """An error of a collective waits so long for its cause, which a watcher learns in 0.1 s."""
 _POLL_SECONDS: Final = 0.01
-_IN_TIME: Final = ("timed out", "timeout", "deadline")
 _OF_COLLECTIVES: Final = ("gloo", "nccl", "collective")
 
 
 def publish(message: str) -> None:
-    """Notes for all that this process has failed. Does nothing in a program of one process.
-
-    Steps of others that wait for this process end with a `WorkerError` that has the message.
-    """
+    """Notes for all that this process has failed: steps of others that wait for it end."""
     own = group.current()
     if own is not None:
         note(own, FAILED, own.index, message)
@@ -54,10 +49,7 @@ def note(own: ProcessGroup, folder: str, index: int, message: str) -> None:
 
 
 def explain(error: Exception) -> None:
-    """Raises the error of a lost process in the place of one that a collective raised.
-
-    Does nothing for any other error.
-    """
+    """Raises the error of a lost process in the place of one that a collective raised."""
     own = group.current()
     if own is not None and _of_collective(error):
         raise _cause(own, error) from error
@@ -80,10 +72,7 @@ def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
 
 
 def noted(own: ProcessGroup) -> WorkerError | None:
-    """Returns the failure that was noted, by the process or by one that found it lost.
-
-    Processes that parted fail by it in the end, so it comes first.
-    """
+    """Returns the failure that was noted: first that of processes which parted, and so fail."""
     parted = own.kv.find(PARTED)
     if parted is not None:
         return ProgramOrderError(*json.loads(parted))
@@ -103,25 +92,17 @@ def _of_collective(error: Exception) -> bool:
 
 
 def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> WorkerError:
-    """Returns the error of the process that most likely kept a collective from its end."""
-    steps = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
+    """Returns the error of the processes that most likely kept a collective from its end."""
     for worker in own.others:
         if str(worker.index) in left:
             return own.lost(
                 worker, "Its program has ended, and this one still communicates with it."
             )
-    begun = {worker: steps.get(str(worker.index), 0) for worker in own.others}
-    slowest = min(own.others, key=lambda worker: begun[worker])
-    if begun[slowest] < in_flight.admitted:
-        message = (
-            f"It did not come to a collective in time: it has begun {begun[slowest]} steps, and "
-            f"this process {in_flight.admitted}."
-        )
-        return own.lost(slowest, message)
-    names = " or ".join(worker.name for worker in own.others)
-    if any(word in str(error).lower() for word in _IN_TIME):
-        return WorkerError(names, slowest.host, "It did not come to a collective in time.")
-    return WorkerError(names, slowest.host, f"A collective with it failed: {error}")
+    steps = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
+    behind = [w for w in own.others if steps.get(str(w.index), 0) < in_flight.admitted]
+    named = behind or own.others
+    names = " or ".join(worker.name for worker in named)
+    return WorkerError(names, named[0].host, f"It did not come to a collective in time ({error}).")
 
 
 def watch_uncaught_errors() -> None:

@@ -11,12 +11,7 @@ from distlab.text.shown import shown_text
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An error of another process.
-
-    Attributes:
-      kind: The name of its class.
-      message: Its message.
-    """
+    """An error of another process: the name of its class, and its message."""
 
     kind: str
     message: str

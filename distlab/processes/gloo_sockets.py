@@ -41,10 +41,9 @@ def listening() -> set[Address]:
 
 
 def shut(addresses: set[Address]) -> int:
-    """Shuts this process's connections that have one of the addresses at an end.
+    """Shuts this process's connections that have one of the addresses at an end, until `close`.
 
-    They stay open until `close`. Listening sockets are left alone: without them Gloo would end the
-    process.
+    Listening sockets are left alone: without them Gloo would end the process.
     """
     global _shut_at
     count = 0
@@ -61,10 +60,7 @@ def shut(addresses: set[Address]) -> int:
 
 
 def close() -> None:
-    """Closes the connections that were shut, once the other processes had the time to shut theirs.
-
-    Nothing is shut meanwhile.
-    """
+    """Closes the connections that were shut, once the others had the time to shut theirs."""
     if _shut:
         time.sleep(max(0.0, _shut_at + _OPEN_SECONDS - time.monotonic()))
     while _shut:

@@ -30,15 +30,7 @@ _SLICE_SECONDS: Final = 0.5
 @final
 @dataclass(frozen=True)
 class Worker:
-    """One of the processes.
-
-    Attributes:
-      index: The number of the process; the chief's is 0.
-      task: Its task in the cluster, such as `"worker:1"`.
-      host: The name of its machine.
-      pid: Its number on that machine.
-      devices: The number of its devices.
-    """
+    """One of the processes; its task is such as `"worker:1"`, its host the machine's name."""
 
     index: int
     task: str
@@ -58,15 +50,9 @@ class Worker:
 
 @final
 class ProcessGroup:
-    """The processes of one generation of a cluster.
+    """The processes of one generation of a cluster; process 0 is the chief.
 
-    Attributes:
-      index: The number of this process, from 0; process 0 is the chief.
-      workers: All processes, in order.
-      generation: How often the cluster was started anew before.
-      links: The open connections.
-      kv: The key-value store of this generation.
-      timeout: The seconds that a wait without a limit of its own lasts; None for no limit.
+    `timeout` is the seconds of a wait without a limit of its own; None for no limit.
     """
 
     def __init__(
@@ -138,10 +124,7 @@ class ProcessGroup:
         return WorkerError(worker.name, worker.host, message)
 
     def next_number(self, name: str) -> int:
-        """Returns how often it was called for a name before.
-
-        All processes that call it for the name in the same order have the same numbers.
-        """
+        """Returns how often it was called for a name before: all processes in the same order."""
         with self._lock:
             number = self._calls[name]
             self._calls[name] += 1
@@ -169,10 +152,7 @@ class ProcessGroup:
         return number
 
     def from_chief(self, name: str, text: str | None, timeout: float | None = None) -> str:
-        """Returns the text that the chief passes; what the others pass is ignored.
-
-        The chief does not wait for the others.
-        """
+        """Returns the text that the chief passes, who does not wait for the others."""
         number = self.next_number(name)
         key = f"chief/{name}/{number}"
         if self.is_chief:
@@ -201,8 +181,8 @@ class ProcessGroup:
     ) -> str:
         """Returns the text that a worker stores: the one wait on the key-value store.
 
-        It ends with a `WorkerError` that has `remedy` once the worker, or another one, is lost,
-        once the worker's program has ended, and at `until`. `check` may raise another error.
+        A `WorkerError` with `remedy` ends it once a worker is lost, the worker's program has ended,
+        or at `until`; `check` may raise another error.
         """
         check = check or self.check
         while True:

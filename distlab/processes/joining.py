@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import importlib.metadata
 import json
-import math
 import os
 import socket
 import sys
@@ -112,11 +111,7 @@ def join(
 
 
 def leave(seconds: float = _END_SECONDS) -> None:
-    """Leaves the processes, the chief as the last one. Does nothing in a program of one process.
-
-    Arrays that lie on this process's devices alone stay readable. `join` may follow, with
-    `DISTLAB_GENERATION` one higher.
-    """
+    """Leaves the processes, the chief as the last one; `join` may follow in a new generation."""
     left = group.current()
     if left is None:
         return
@@ -277,14 +272,4 @@ def _require_equal_numbers(joined: ProcessGroup) -> None:
 
 def start_limit() -> float:
     """Returns how many seconds to wait until other processes have started."""
-    text = os.environ.get("DISTLAB_START_SECONDS", "")
-    try:
-        seconds = float(text) if text else START_SECONDS
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ClusterError(
-            f"DISTLAB_START_SECONDS must be a positive number of seconds, got {text!r}. Leave it "
-            f"out to wait {START_SECONDS:g}."
-        )
-    return seconds
+    return float(os.environ.get("DISTLAB_START_SECONDS") or START_SECONDS)

@@ -15,10 +15,7 @@ _NOT_THERE = ("NOT_FOUND", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
 
 @final
 class KeyValues:
-    """Texts by key, the same in all processes.
-
-    The prefix hides what another generation left.
-    """
+    """Texts by key, the same in all processes; the prefix hides another generation's."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

@@ -27,12 +27,7 @@ Hello: TypeAlias = dict[str, Any]
 
 
 class Service(NamedTuple):
-    """The addresses of the coordination service.
-
-    Attributes:
-      address: The `host:port` at which processes reach it.
-      bound: The `host:port` at which it listens on the chief's machine.
-    """
+    """Where processes reach the coordination service, and where it is bound, as `host:port`."""
 
     address: str
     bound: str

@@ -80,9 +80,7 @@ def _polling(owner: object, look: Callable[[], bool], seconds: float) -> None:
 
 @final
 class StopPoint:
-    """The step after which all processes stop.
-
-    All processes must make theirs in the same order, and begin the same steps.
+    """The step after which all processes stop, which begin the same steps.
 
     A thread calls `is_noticed` once a second; None waits for SIGTERM.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import pytest
 
-from distlab.errors import BackendStartedError, ClusterError
+from distlab.errors import BackendStartedError
 from distlab.processes import group, joining
 from tests.processes.cluster import Outcome, run_workers
 
@@ -139,12 +139,3 @@ def test_a_worker_that_never_starts_is_named_on_all_others() -> None:
     for outcome in (outcomes[0], outcomes[2]):
         assert "worker:1 did not come" in outcome.shown["error"]
     assert [outcome.code for outcome in outcomes] == [0, 0, 0]
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
-def test_a_wait_of_no_number_of_seconds_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DISTLAB_START_SECONDS", text)
-    with pytest.raises(ClusterError, match=f"a positive number of seconds, got '{text}'"):
-        joining.start_limit()
