@@ -75,7 +75,7 @@ _NEED_NONE = ("distlab.charts.", "distlab.errors.", "distlab.events.", "distlab.
 """What other examples raise, record and draw."""
 
 _INNER = {
-    *("Strategy.beside", "Strategy.make_on_workers", "Strategy.make_variable"),
+    *("Strategy.beside", "Strategy.make_variable"),
     "Strategy.variable_layout",
     *("Dataset.from_plan", "Dataset.with_plan"),
     *("distlab.widgets.Explorer", "distlab.widgets.View", "distlab.widgets.Watch"),

@@ -43,9 +43,6 @@ class Host(Protocol):
     def value_servers(self) -> Any:
         """The parameter servers of other processes that hold variables, or None."""
 
-    def make_on_workers(self, make: Callable[[], Any]) -> Any:
-        """Returns a variable on each worker; without workers, the one that `make` makes."""
-
     def make_variable(
         self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
     ) -> Any:

@@ -7,26 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Final, Literal, Protocol, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from distlab import events
+from distlab.coordinator.closures import Closure
 from distlab.variables.server_traffic import Figures, Link
 
 Outcome: TypeAlias = Literal["done", "failed", "retried"]
 Job: TypeAlias = Literal["worker", "ps"]
 State: TypeAlias = Literal["lost", "returned"]
-
-
-class Closure(Protocol):
-    """A scheduled function."""
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-
-    @property
-    def put_at(self) -> float:
-        """When it was scheduled, by `time.monotonic`."""
 
 
 PERIOD_SECONDS: Final = 0.25
@@ -36,7 +25,6 @@ _UNCHANGED_SECONDS: Final = 1.0
 """Period while functions only run."""
 
 _MOST_SPANS: Final = 64
-_MOST_NAMES: Final = 20
 
 
 class _Worker:
@@ -54,20 +42,14 @@ class _Worker:
 
 @final
 class ClosureLog:
-    """Counts what a queue's functions do, in periods.
-
-    The queue calls it with its lock held; that costs a microsecond or two for each function.
-
-    Attributes:
-      active: Set while there may be something to emit.
-    """
+    """Counts what a queue's functions do, in periods. The queue calls it with its lock held."""
 
     def __init__(self, strategy: int, workers: int, servers: int, *, processes: bool) -> None:
         self._strategy = strategy
         self._counts = workers, servers
         self._processes = processes
         self._most_spans = max(_MOST_SPANS // workers, 1)
-        self.active = threading.Event()
+        self.active = threading.Event()  # set while there may be something to emit
         self._idle = True
         self._free: dict[int, float] = {}  # when each worker's newest function ended
         self._begin()
@@ -113,10 +95,7 @@ class ClosureLog:
         own.outcomes[outcome] += 1
         own.busy_s += now - max(since, self._start_s)
         if outcome != "retried":
-            name = closure.name
-            if name not in self._functions and len(self._functions) >= _MOST_NAMES:
-                name = ""
-            self._functions[name] += 1
+            self._functions[closure.name] += 1
         if own.spans < self._most_spans:
             own.spans += 1
             span = (worker, closure.name, closure.put_at, since, now, outcome)
@@ -126,7 +105,6 @@ class ClosureLog:
 
     def linked(self, worker: int, figures: Figures) -> None:
         """Adds what a worker read from parameter servers and changed there."""
-        self._note()
         links = self._of(worker).links
         for server, numbers in figures.items():
             links.setdefault(server, Link()).add(numbers)

@@ -6,10 +6,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, final
+from typing import Final, final
 
-from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Job, Outcome, State
-from distlab.coordinator.closures import name_of
+from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Job, State
+from distlab.coordinator.closures import Closure
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, ClusterError, ContextError
 from distlab.events import sink
@@ -20,31 +20,6 @@ _MOST_WAITING: Final = 256 * 1024
 """The length at which `schedule` waits, as in TensorFlow."""
 
 
-class Closure(NamedTuple):
-    """A scheduled function with its arguments and its result.
-
-    Attributes:
-      fn: The function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      result: Its result.
-      sent: What travels to a worker of another process.
-      put_at: When it was scheduled, by `time.monotonic`.
-    """
-
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    result: RemoteValue
-    sent: Any = None
-    put_at: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return name_of(self.fn)
-
-
 @final
 class WorkQueue:
     """A first-in, first-out queue from which the workers take functions.
@@ -53,14 +28,13 @@ class WorkQueue:
     and the other functions go on until then. That call cancels those that wait, lets those
     that run end, raises the error and forgets it. A call that waits raises it at once.
 
-    A call gives up after `stall_seconds` in which no function begins or ends.
-
-    Attributes:
-      on_put: Called when there is another function, without a lock held.
+    A call gives up after `stall_seconds` in which no function begins or ends. `on_put` is called
+    when there is another function, without a lock held. A thread emits what the log counts.
     """
 
-    def __init__(self, stall_seconds: float) -> None:
+    def __init__(self, stall_seconds: float, log: ClosureLog) -> None:
         self._stall_seconds = stall_seconds
+        self._log = log
         self._changed = threading.Condition()
         self._waiting: deque[Closure] = deque()
         self._running: dict[RemoteValue, tuple[Closure, int, float]] = {}
@@ -68,30 +42,23 @@ class WorkQueue:
         self._listeners = 0  # calls that wait, and raise an error as soon as there is one
         self._closed = False
         self._end = threading.Event()
-        self._log: ClosureLog | None = None
         self.on_put: Callable[[], None] = lambda: None
         self._last_progress = time.monotonic()
-
-    def log_to(self, log: ClosureLog) -> None:
-        """Has a log count the functions, and emits its events until the queue is closed."""
-        self._log = log
         sink.gatherers.add(self)
         # The thread keeps the queue, which does not keep the coordinator.
         threading.Thread(
-            target=self._emit_until_closed, args=(log,), name="distlab-closure-log", daemon=True
+            target=self._emit_until_closed, name="distlab-closure-log", daemon=True
         ).start()
 
-    def _emit_until_closed(self, log: ClosureLog) -> None:
+    def _emit_until_closed(self) -> None:
         while not self._closed:
-            log.active.wait()
+            self._log.active.wait()
             self._end.wait(PERIOD_SECONDS)
             self.tell(everything=False)
         self.tell()
 
     def tell(self, *, everything: bool = True) -> None:
         """Emits what the log has counted."""
-        if self._log is None:
-            return
         with self._changed:
             held: dict[int, list[tuple[Closure, float]]] = {}
             for closure, worker, since in self._running.values():
@@ -100,18 +67,11 @@ class WorkQueue:
         if event is not None:
             sink.recorder().emit(event)
 
-    def linked(self, worker: int, figures: Figures) -> None:
-        """Counts what a worker's function read from parameter servers and changed there."""
-        if self._log is not None and figures:
-            with self._changed:
-                self._log.linked(worker, figures)
-
     def note_task(
         self, job: Job, task: int, state: State, reason: str = "", at_ns: int | None = None
     ) -> None:
-        """Emits that a process was lost, or returned, where the functions are counted."""
-        if self._log is not None:
-            sink.recorder().emit(self._log.task_event(job, task, state, reason, at_ns))
+        """Emits that a process was lost, or returned."""
+        sink.recorder().emit(self._log.task_event(job, task, state, reason, at_ns))
 
     def put(self, closure: Closure) -> None:
         """Adds a function."""
@@ -119,8 +79,7 @@ class WorkQueue:
             self._raise_error()
             self._listen_until(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(closure)
-            if self._log is not None:
-                self._log.scheduled()
+            self._log.scheduled()
             self._progressed()
         self.on_put()
 
@@ -141,8 +100,7 @@ class WorkQueue:
                 return None
             closure = self._waiting.popleft()
             self._running[closure.result] = (closure, worker, time.monotonic())
-            if self._log is not None:
-                self._log.begun(worker)
+            self._log.begun(worker)
             self._progressed()
             return closure
 
@@ -151,8 +109,7 @@ class WorkQueue:
         with self._changed:
             _, worker, since = self._running.pop(closure.result)
             self._waiting.append(closure)
-            if self._log is not None:
-                self._log.ended(worker, closure, since, "retried")
+            self._log.ended(worker, closure, since, "retried")
             self._progressed()
 
     def __len__(self) -> int:
@@ -162,15 +119,18 @@ class WorkQueue:
     def finished(
         self,
         closure: Closure,
-        error: BaseException | None = None,
+        error: BaseException | None,
+        figures: Figures,
         seconds: float | None = None,
     ) -> None:
-        """Records that a function ended; one of several that a worker was given took a time."""
+        """Records that a function ended, what it read from servers and changed there.
+
+        One of several that a worker was given took a time.
+        """
         with self._changed:
             _, worker, since = self._running.pop(closure.result)
-            if self._log is not None:
-                outcome: Outcome = "done" if error is None else "failed"
-                self._log.ended(worker, closure, since, outcome, seconds)
+            self._log.linked(worker, figures)
+            self._log.ended(worker, closure, since, "failed" if error else "done", seconds)
             if error is not None and self._error is None:
                 self._error = error
                 if self._listeners:
@@ -190,11 +150,7 @@ class WorkQueue:
             self._listen_until(self._is_idle)
 
     def wait(self, ended: threading.Event) -> None:
-        """Waits until a function ended.
-
-        Raises:
-          ContextError: A worker runs the calling function, and can't run what it waits for.
-        """
+        """Waits until a function ended."""
         if current_worker() is not None and not ended.is_set():
             raise ContextError(
                 f"A function that worker {current_worker()} runs waits for the result of another "
@@ -208,14 +164,8 @@ class WorkQueue:
         with self._changed:
             self._closed = True
             self._end.set()
-            if self._log is not None:
-                self._log.active.set()
+            self._log.active.set()
             self._cancel("the coordinator was dropped")
-
-    @property
-    def logged(self) -> bool:
-        """True where the functions are counted."""
-        return self._log is not None
 
     @property
     def closed(self) -> bool:
@@ -228,8 +178,7 @@ class WorkQueue:
     def _cancel(self, why: str) -> None:
         while self._waiting:
             closure = self._waiting.popleft()
-            if self._log is not None:
-                self._log.cancelled()
+            self._log.cancelled()
             closure.result.fail(
                 CancelledError(
                     f"{closure.name} did not run, as {why}. Schedule it again to run it."

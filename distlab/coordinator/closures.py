@@ -1,12 +1,33 @@
-"""Calling a scheduled function as a worker does."""
+"""Scheduled functions, and calling one as a worker does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from distlab.coordinator.per_worker import part_of
+from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import OutOfRangeError
+
+
+class Closure(NamedTuple):
+    """A scheduled function with its arguments and its result.
+
+    `sent` is what travels to a worker of another process, `put_at` when it was scheduled, by
+    `time.monotonic`.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: RemoteValue
+    sent: Any = None
+    put_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return name_of(self.fn)
 
 
 def call(fn: Callable[..., Any], args: Any, kwargs: Any, worker: int) -> Any:

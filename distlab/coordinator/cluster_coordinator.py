@@ -13,15 +13,14 @@ import jax
 import numpy as np
 
 from distlab.coordinator._closure_log import ClosureLog
-from distlab.coordinator._work_queue import Closure, WorkQueue
-from distlab.coordinator.closures import call
+from distlab.coordinator._work_queue import WorkQueue
+from distlab.coordinator.closures import Closure, call
 from distlab.coordinator.per_worker import PerWorkerDataset, require_for_workers
 from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.coordinator.worker_datasets import dataset_of
 from distlab.devices import jax_internals
-from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
-from distlab.events import sink
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.workers import current_worker
 from distlab.text.shown import shown
@@ -54,7 +53,6 @@ class ClusterCoordinator:
 
     Raises:
       ArgumentTypeError: `strategy` is not a ParameterServerStrategy.
-      ArgumentValueError: `stall_seconds` is not positive.
 
     Example:
       >>> import distlab as dl
@@ -77,11 +75,6 @@ class ClusterCoordinator:
                 f"schedules functions, got a {type(strategy).__name__}. Other strategies need no "
                 "coordinator: call run."
             )
-        if not stall_seconds > 0:
-            raise ArgumentValueError(
-                f"stall_seconds must be more than 0, got {shown(stall_seconds)}. Leave it out for "
-                f"{_STALL_SECONDS:g}."
-            )
         known = _made.get(strategy)
         coordinator = None if known is None else known()
         if coordinator is None:
@@ -93,11 +86,9 @@ class ClusterCoordinator:
     def _start(self, strategy: ParameterServerStrategy, stall_seconds: float) -> None:
         self._strategy = strategy
         self._tasks = strategy.tasks
-        self._queue = WorkQueue(stall_seconds)
-        if sink.recorder().enabled:
-            counts = strategy.num_workers, len(strategy.parameter_device_names)
-            remote = self._tasks is not None
-            self._queue.log_to(ClosureLog(strategy.number, *counts, processes=remote))
+        counts = strategy.num_workers, len(strategy.parameter_device_names)
+        log = ClosureLog(strategy.number, *counts, processes=self._tasks is not None)
+        self._queue = WorkQueue(stall_seconds, log)
         if self._tasks is not None:
             weakref.finalize(self, self._tasks.serve(self._queue))
             return
@@ -342,13 +333,11 @@ def _own(leaf: Any) -> Any:
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:
     """Runs a worker's thread, which must not refer to the coordinator, and so keep it alive."""
     with strategy.as_worker(worker):
-        traffic = WorkerTraffic() if queue.logged else None
+        traffic = WorkerTraffic()
         server_traffic.of_this_thread.set(traffic)
         while (closure := queue.take(worker)) is not None:
             error = _run(closure, worker)
-            if traffic is not None:
-                queue.linked(worker, traffic.take())
-            queue.finished(closure, error)
+            queue.finished(closure, error, traffic.take())
             del closure, error
 
 

@@ -54,11 +54,7 @@ class PerWorkerValue:
 
 @final
 class PerWorkerDataset:
-    """A dataset for each worker, whose `iter()` is an iterator for each worker.
-
-    Attributes:
-      values: The workers' datasets, in worker order.
-    """
+    """A dataset for each worker, whose `iter()` is an iterator for each worker."""
 
     def __init__(
         self, datasets: Sequence[Any], as_worker: Callable[[int], AbstractContextManager[None]]
@@ -86,11 +82,7 @@ class PerWorkerDataset:
 
 @final
 class PerWorkerIterator(Iterator[Any]):
-    """An iterator for each worker, as an argument for `schedule`.
-
-    Attributes:
-      values: The workers' iterators, in worker order.
-    """
+    """An iterator for each worker, as an argument for `schedule`."""
 
     def __init__(self, iterators: Sequence[Iterator[Any]]) -> None:
         self.values = tuple(iterators)

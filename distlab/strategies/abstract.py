@@ -321,10 +321,6 @@ class Strategy(Uncopied, ABC):
         """The parameter servers of other processes that hold variables; None without any."""
         return None
 
-    def make_on_workers(self, make: Callable[[], Any]) -> Any:
-        """Returns the variable that `make` makes: the strategy has no workers with their own."""
-        return make()
-
     def make_variable(
         self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
     ) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
 import jax
@@ -19,23 +18,19 @@ from distlab.errors import (
     ArgumentTypeError,
     ClusterError,
     ClusterSpecError,
-    ContextError,
 )
 from distlab.step import runner
 from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.dealing import Dealing
 from distlab.strategies.remote_tasks import CoordinatedTasks, RemoteTasks, connected
-from distlab.strategies.workers import RemoteWorkers, ThreadWorkers, Workers, current_worker
+from distlab.strategies.workers import RemoteWorkers, ThreadWorkers, Workers
 from distlab.text.shown import shown
-from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
-_own_home: ContextVar[jax.Device | None] = ContextVar("distlab_own_home", default=None)
-"""The worker's device on which `make_on_workers` makes a variable."""
 
 
 class ParameterServerStrategy(Strategy):
@@ -192,9 +187,6 @@ class ParameterServerStrategy(Strategy):
     def variable_layout(self, *, per_replica: bool) -> Layout:
         """Returns one copy on the next parameter server's device."""
         del per_replica  # there is one replica in sync, so one copy
-        own = _own_home.get()
-        if own is not None:
-            return OnOneDevice(own)
         server = self._dealing.next_server()
         return OnOneDevice(None if self._tasks is not None else self._homes[server], server)
 
@@ -210,36 +202,6 @@ class ParameterServerStrategy(Strategy):
         """Puts the variables that are made in a block on the parameter servers of another one."""
         return self._dealing.beside(variable)
 
-    def make_on_workers(self, make: Callable[[], Any]) -> PerWorkerVariable:
-        """Returns a variable on each worker's device, and one for the coordinator.
-
-        Raises:
-          ContextError: A function that a worker in another process runs would make it.
-        """
-        if self._coordinated is not None:
-            own = _made_on(self.place.mesh.local_devices[0], make)
-            return self._coordinated.per_worker_variable(own)
-        if self._tasks is not None:
-            raise ContextError(
-                "A per-worker variable was made in a function that a worker runs. Make it in the "
-                "coordinator, in strategy.scope(), and use it in the function."
-            )
-        homes = [place.mesh.local_devices[0] for place in self._places]
-        workers = [_made_on(home, make) for home in homes]
-        coordinators = _made_on(homes[0], make)
-
-        def own_variable() -> Variable:
-            number = current_worker()
-            return coordinators if number is None else workers[number]
-
-        return PerWorkerVariable(
-            own_variable, lambda: [variable.value() for variable in workers], len(workers)
-        )
-
-    def make_own(self, make: Callable[[], Variable]) -> Variable:
-        """Returns a variable of this worker alone, which is in another process."""
-        return _made_on(self.place.mesh.local_devices[0], make)
-
     def _run(
         self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
     ) -> Any:
@@ -251,14 +213,6 @@ class ParameterServerStrategy(Strategy):
         """Returns the numbers of tasks."""
         servers = len(self.parameter_device_names)
         return f"ParameterServerStrategy({self.num_workers} workers, {servers} servers)"
-
-
-def _made_on(home: jax.Device, make: Callable[[], Any]) -> Any:
-    token = _own_home.set(home)
-    try:
-        return make()
-    finally:
-        _own_home.reset(token)
 
 
 def _cluster_of(resolver: Any) -> ClusterSpec:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import ValueServers
-from distlab.variables.variable import Variable
 
 
 class RemoteTasks(Protocol):
@@ -34,9 +32,6 @@ class CoordinatedTasks(RemoteTasks, Protocol):
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a closure as it travels to a worker."""
-
-    def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
-        """Returns a variable that each worker has for itself."""
 
     def serve(self, queue: Any) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""

@@ -80,8 +80,6 @@ class Variable(VariableVerbs, Uncopied):
       synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ. Where all replicas
         share one copy it has no effect, and NONE is allowed, too.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
-      per_worker_variable: True makes a variable on each worker of a `ParameterServerStrategy`, a
-        `PerWorkerVariable`; other strategies ignore it, as in TensorFlow.
 
     Attributes:
       name: The name that pages and messages show.
@@ -120,9 +118,7 @@ class Variable(VariableVerbs, Uncopied):
         "with dl.train.Checkpoint."
     )
 
-    def __new__(
-        cls, *args: Any, per_worker_variable: bool | None = None, **kwargs: Any
-    ) -> Variable:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
         """Makes one variable for all replicas, through the creators that are in scope."""
         try:
             given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
@@ -130,8 +126,6 @@ class Variable(VariableVerbs, Uncopied):
             raise TypeError(f"Variable() {error}") from None
         given.apply_defaults()
         arguments = {name: value for name, value in given.arguments.items() if name != "self"}
-        if per_worker_variable is not None:
-            arguments["per_worker_variable"] = per_worker_variable
         make = chained(functools.partial(_made, cls))
         _require_name(arguments["name"])
         label = arguments["name"] or "A variable"
@@ -147,9 +141,7 @@ class Variable(VariableVerbs, Uncopied):
         dtype: Any = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
-        per_worker_variable: bool | None = None,
     ) -> None:
-        del per_worker_variable  # `__new__` has seen to it
         if hasattr(self, "storage"):
             return  # initialized in `__new__`
         _require_name(name)  # a creator may have chosen another one
@@ -480,7 +472,7 @@ for _class in (Variable, VariableCopy):
     jax_internals.register_array_like(_class, _class.__jax_array__)
 
 
-def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwargs: Any) -> Any:
+def _made(cls: type[Variable], **kwargs: Any) -> Any:
     """Makes a variable, without the creators that are in scope."""
 
     def make(arguments: dict[str, Any]) -> Variable:
@@ -488,10 +480,7 @@ def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwa
         variable.__init__(**arguments)  # `cls()` would ask the creators again
         return variable
 
-    strategy = scopes.current_strategy()
-    if per_worker_variable:
-        return strategy.make_on_workers(lambda: make(kwargs))
-    return strategy.make_variable(make, kwargs)
+    return scopes.current_strategy().make_variable(make, kwargs)
 
 
 def _require_name(name: Any) -> None:

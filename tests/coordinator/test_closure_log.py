@@ -14,7 +14,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import CancelledError
-from distlab.events import Closures, WorkerClosures, sink
+from distlab.events import Closures, WorkerClosures
 from distlab.folds import Folds
 from distlab.page.facts.servers import server_facts
 from distlab.variables.server_traffic import Link
@@ -208,15 +208,3 @@ def test_value_is_behind_by_changes_of_others_since_it_was_read(tmp_path: Path) 
     link = links_of(events, 0)
     assert (link.reads, link.changes) == (1, 5)
     assert (link.used, link.behind, link.most_behind) == (2, 6, 3)
-
-
-def test_with_recording_off_nothing_is_counted() -> None:
-    before = sink.recorder()
-    sink.install(sink.NULL)
-    try:
-        strategy = strategy_of(1)
-        coordinator = dl.coordinator.ClusterCoordinator(strategy)
-        assert coordinator.schedule(pow, (2, 3)).fetch() == 8
-        assert not coordinator._queue.logged
-    finally:
-        sink.install(before)

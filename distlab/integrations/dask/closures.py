@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from distlab.coordinator.closures import name_of
-from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator, RemoteVariable
+from distlab.coordinator.remote_datasets import numbers
 from distlab.integrations.dask.pickling import Frames, pickled
 from distlab.step.functions.identity import Identity, identity_of
 
 MOST_FUNCTIONS: Final = 1024
-"""Functions that the coordinator, and each worker, keeps."""
+"""Functions that the coordinator, and each worker, keeps: the newest ones."""
 
 _MOST_ELEMENTS: Final = 1_000
 _DEEPEST: Final = 8
@@ -26,35 +24,19 @@ Appended: TypeAlias = dict[int, list[Any]]
 
 
 class SentFunction(NamedTuple):
-    """A function as bytes.
-
-    Attributes:
-      number: Its number in the session.
-      frames: The bytes.
-      resources: The datasets, iterators and per-worker variables that it refers to.
-      identity: Keeps alive what it refers to.
-      lists: The lists that it refers to.
-    """
+    """A function as bytes: its number and frames; its identity keeps alive what it refers to."""
 
     number: int
     frames: Frames
-    resources: tuple[int, ...]
     identity: Identity
     lists: CapturedLists
 
 
 class Sent(NamedTuple):
-    """A closure as it travels.
-
-    Attributes:
-      function: Its function.
-      args: Its arguments and named arguments as bytes; None for none.
-      resources: The datasets and iterators that these refer to.
-    """
+    """A closure as it travels: its function, and its arguments as bytes, None for none."""
 
     function: SentFunction
     args: Frames | None
-    resources: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
@@ -68,16 +50,12 @@ class ClosuresSent:
 
     A function is pickled when it is new, by its identity. So a worker has one object for it, and
     compiles its steps once.
-
-    Attributes:
-      resources: The datasets, iterators and per-worker variables as bytes, by number.
     """
 
     def __init__(self, session: str) -> None:
         self._session = session
-        self._numbers = itertools.count()
-        self._functions: OrderedDict[Any, SentFunction] = OrderedDict()
-        self.resources: dict[int, Frames] = {}
+        self._functions: dict[Any, SentFunction] = {}
+        self._recipes: dict[int, Frames] = {}
 
     def closure(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -85,47 +63,25 @@ class ClosuresSent:
         """Returns a closure as it travels."""
         function = self._function(fn)
         if not args and not kwargs:
-            return Sent(function, None, ())
-        frames, needed = pickled(self._session, f"An argument of {name_of(fn)}", (args, kwargs))
-        return Sent(function, frames, self._needed(needed))
+            return Sent(function, None)
+        what = f"An argument of {name_of(fn)}"
+        return Sent(function, pickled(self._session, what, (args, kwargs), self._recipes))
+
+    def recipe(self, function: SentFunction, number: int) -> Frames:
+        """Returns how a worker makes a function, or one of the datasets."""
+        return function.frames if number == function.number else self._recipes[number]
 
     def _function(self, fn: Callable[..., Any]) -> SentFunction:
         identity = identity_of(fn)
         known = self._functions.get(identity.key)
         if known is not None:
-            self._functions.move_to_end(identity.key)
             return known
-        frames, needed = pickled(self._session, name_of(fn), fn)
-        number, resources = next(self._numbers), self._needed(needed)
-        made = SentFunction(number, frames, resources, identity, CapturedLists(fn))
+        frames = pickled(self._session, name_of(fn), (captured, fn), self._recipes)
+        made = SentFunction(next(numbers), frames, identity, CapturedLists(fn))
         self._functions[identity.key] = made
         if len(self._functions) > MOST_FUNCTIONS:
-            self._functions.popitem(last=False)
+            del self._functions[next(iter(self._functions))]
         return made
-
-    def _needed(self, resources: list[Any]) -> tuple[int, ...]:
-        """Pickles the sources of datasets, iterators and variables, and returns their numbers."""
-        numbers: list[int] = []
-        for resource in resources:
-            numbers.append(resource.number)
-            if isinstance(resource, RemoteIterator):
-                numbers += self._needed([resource.dataset])
-            if resource.number not in self.resources:
-                self.resources[resource.number] = self._recipe(resource)
-        return tuple(numbers)
-
-    def _recipe(self, resource: RemoteDataset | RemoteIterator | RemoteVariable) -> Frames:
-        recipe: tuple[str, Any]
-        match resource:
-            case RemoteDataset():
-                recipe = "dataset", resource.source
-            case RemoteIterator():
-                recipe = "iterator", resource.dataset
-            case RemoteVariable():
-                recipe = "variable", (resource.about, resource.value)
-        frames, needed = pickled(self._session, f"A per-worker {recipe[0]}", recipe)
-        self._needed([other for other in needed if other is not resource])
-        return frames
 
 
 @final
@@ -167,6 +123,11 @@ class CapturedLists:
             self._lists.append(value)
         for part in _parts(value):
             self._find(part, seen, depth + 1)
+
+
+def captured(fn: Callable[..., Any]) -> tuple[Callable[..., Any], CapturedLists]:
+    """Returns a function with the lists that it refers to, as a worker keeps it."""
+    return fn, CapturedLists(fn)
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -33,26 +33,16 @@ _CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Connection:
-    """Connections to tasks, and the event loop that they live in, in a thread of its own.
-
-    Attributes:
-      pool: The connections.
-      loop: The event loop.
-      is_open: Returns whether they can be used.
-      end: Called in the event loop when they are used no more.
-    """
+    """Connections to tasks, and their event loop, in which `end` is called after the last use."""
 
     pool: ConnectionPool
     loop: asyncio.AbstractEventLoop
-    is_open: Callable[[], bool]
     end: Callable[[], None]
 
 
 def shared_connection(client: Client) -> Connection:
     """Returns the connections of a Dask client, which outlive the session."""
-    return Connection(
-        client.rpc, event_loop(client), lambda: client.status == "running", lambda: None
-    )
+    return Connection(client.rpc, event_loop(client), lambda: None)
 
 
 def own_connection() -> Connection:
@@ -64,7 +54,7 @@ def own_connection() -> Connection:
         loop = asyncio.get_running_loop()
         args = security().get_connection_args("client")
         async with ConnectionPool(timeout=_CONNECT_SECONDS, connection_args=args) as pool:
-            made.set_result(Connection(pool, loop, lambda: not ended.is_set(), ended.set))
+            made.set_result(Connection(pool, loop, ended.set))
             await ended.wait()
 
     run = functools.partial(asyncio.run, live())

@@ -7,18 +7,18 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from distributed.core import ConnectionPool
 from distributed.protocol.serialize import ToPickle
 
-from distlab.coordinator._work_queue import Closure, WorkQueue
-from distlab.errors import ClusterError, ServerLostError
+from distlab.coordinator._work_queue import WorkQueue
+from distlab.coordinator.closures import Closure
+from distlab.errors import ClusterError
 from distlab.integrations.dask.closures import ClosuresSent
 from distlab.integrations.dask.handlers import NO_SESSION, require_same
 from distlab.integrations.dask.members import CLOSED, Membership, Task
-from distlab.integrations.dask.pickling import loaded
-from distlab.integrations.dask.session import NO_FUNCTION
+from distlab.integrations.dask.pickling import Frames, loaded
 
 _OPEN_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.05
@@ -28,24 +28,13 @@ _SECONDS_TOGETHER: Final = 0.02
 """Closures of one message take about that long, so that no worker waits for another's."""
 
 _BYTES_TOGETHER: Final = 4 << 20
-_MOST_REPORTS: Final = 3
-"""Reports of workers on a lost server that is there until it counts as lost, as in TensorFlow."""
-
-
-class _Known(NamedTuple):
-    """The functions and resources that a worker has at an address."""
-
-    address: str
-    functions: set[int]
-    resources: set[int]
 
 
 @final
 class Dispatch:
     """Gives each worker one message of closures after another, in the connections' event loop.
 
-    Attributes:
-      idle: The number of workers that wait for `wake`.
+    `idle` workers wait for `wake`.
     """
 
     def __init__(
@@ -62,12 +51,11 @@ class Dispatch:
         self._closures = closures
         self._about = dict(about)
         self._queue: WorkQueue | None = None
-        self._known: dict[Task, _Known] = {}
+        self._known: dict[Task, str] = {}  # the address of each worker with the session
         self._running: set[asyncio.Task[Any]] = set()
         self._put = asyncio.Event()
         self._away: set[Task] = set()
         self._seconds: dict[int, float] = {}  # that each function took the last time
-        self._reports = 0
         self._lost: ClusterError | None = None  # the error of all closures
         self.idle = 0
         members.on_lost(self._note_lost)
@@ -140,18 +128,15 @@ class Dispatch:
             return False
         address = present.result()
         try:
-            theirs = await asked(self._pool, address, "distlab_versions")
-            require_same(theirs, f"{task} at {address}")
-            about = {**self._about, "number": task.index}
-            rpc = self._pool(address)
-            await rpc.distlab_open(session=self._session, about=ToPickle(about))
+            about = ToPickle({**self._about, "number": task.index})
+            await begun(self._pool, task, address, "open", session=self._session, about=about)
         except OSError:
             self._members.lose(task, address, CLOSED)
             return False
         except ClusterError as error:
             self._members.lose(task, address, f"not used: {error}")
             return False
-        self._known[task] = _Known(address, set(), set())
+        self._known[task] = address
         if task in self._away:
             self._away.discard(task)
             if self._queue is not None:
@@ -159,86 +144,78 @@ class Dispatch:
         return True
 
     async def _run(
-        self, queue: WorkQueue, task: Task, known: _Known, closures: list[Closure]
+        self, queue: WorkQueue, task: Task, address: str, closures: list[Closure]
     ) -> None:
-        call = asyncio.ensure_future(self._call(known, closures))
+        recipes: dict[int, Frames] = {}
+        while closures:
+            answer = await self._answer(queue, task, address, closures, recipes)
+            if answer is None:
+                return
+            answers, lacking = answer
+            for closure, one in zip(closures, answers, strict=False):
+                self._settle(queue, closure, one)
+            if lacking is not None:
+                recipes = {lacking: self._closures.recipe(closures[0].sent.function, lacking)}
+            closures = closures[len(answers) :]
+
+    async def _answer(
+        self,
+        queue: WorkQueue,
+        task: Task,
+        address: str,
+        closures: list[Closure],
+        recipes: dict[int, Frames],
+    ) -> Any:
+        """Returns a worker's answer; None where the closures failed, or will run elsewhere."""
+        call = asyncio.ensure_future(self._call(address, closures, recipes))
         self._running.add(call)
         try:
-            answers = await call
+            answer = await call
+            if answer != NO_SESSION:
+                return answer
+            self._known.pop(task, None)
+            self._put_back(queue, closures)
         except (OSError, asyncio.CancelledError):
             if queue.closed:
                 raise
             if self._lost is not None:
                 self._end_lost(queue, closures)
-                return
-            if self._known.get(task) is known:
-                self._members.lose(task, known.address, CLOSED)
+                return None
+            if self._known.get(task) == address:
+                self._members.lose(task, address, CLOSED)
             self._put_back(queue, closures)
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
             for closure in closures:
                 _end(queue, closure, error)
-        else:
-            if answers == NO_SESSION:
-                self._known.pop(task, None)
-                self._put_back(queue, closures)
-                return
-            for closure, answer in zip(closures, answers, strict=True):
-                await self._settle(queue, task, closure, answer)
         finally:
             self._running.discard(call)
+        return None
 
-    async def _settle(self, queue: WorkQueue, task: Task, closure: Closure, answer: Any) -> None:
+    def _settle(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
         function, seconds = closure.sent.function, answer["seconds"]
         self._seconds[function.number] = seconds
-        if "traffic" in answer:
-            queue.linked(task.index, answer["traffic"])
-        if "lost" in answer:
-            await self._server_lost(queue, closure, answer["lost"])
-            return
         if "appended" in answer:
             function.lists.extend(loaded(answer["appended"]))
+        error = None
         if "error" in answer:
-            _end(queue, closure, loaded(answer["error"]), seconds)
-            return
-        if answer["result"] is None:
+            error = loaded(answer["error"])
+            closure.result.fail(error)
+        elif answer["result"] is None:
             closure.result.set(None)
         else:
             closure.result.set_sent(functools.partial(loaded, answer["result"]))
-        queue.finished(closure, None, seconds)
+        queue.finished(closure, error, answer["traffic"], seconds)
 
-    async def _call(self, known: _Known, closures: list[Closure]) -> Any:
-        """Has a worker run closures of a function, with what they need and the worker lacks."""
-        function = closures[0].sent.function
-        while True:
-            new = function.number not in known.functions
-            needed = set(function.resources if new else ())
-            needed.update(*(one.sent.resources for one in closures))
-            needed -= known.resources
-            message = {
-                "fn": function.number,
-                "frames": function.frames if new else None,
-                "args": [one.sent.args for one in closures],
-                "resources": {number: self._closures.resources[number] for number in needed},
-            }
-            answer = await self._pool(known.address).distlab_run(
-                session=self._session,
-                message=ToPickle(message),
-            )
-            known.functions.add(function.number)
-            known.resources.update(needed)
-            if answer != NO_FUNCTION:
-                return answer
-            known.functions.discard(function.number)
-
-    async def _server_lost(self, queue: WorkQueue, closure: Closure, reason: str) -> None:
-        self._reports += 1
-        if self._reports < _MOST_REPORTS and self._lost is None:
-            await asyncio.sleep(_RETRY_SECONDS)
-            self._put_back(queue, [closure])
-        elif self._lost is not None:
-            self._end_lost(queue, [closure])
-        else:
-            _end(queue, closure, ServerLostError(reason))
+    async def _call(self, address: str, closures: list[Closure], recipes: dict[int, Frames]) -> Any:
+        """Has a worker run closures of a function, with the recipe of what it lacked."""
+        message = {
+            "fn": closures[0].sent.function.number,
+            "args": [one.sent.args for one in closures],
+            "recipes": recipes,
+        }
+        return await self._pool(address).distlab_run(
+            session=self._session, message=ToPickle(message)
+        )
 
     def _end_lost(self, queue: WorkQueue, closures: list[Closure]) -> None:
         lost = self._lost
@@ -271,22 +248,20 @@ class Dispatch:
 _notes: Final[set[asyncio.Task[None]]] = set()  # the event loop keeps no reference
 
 
-def _end(
-    queue: WorkQueue, closure: Closure, error: BaseException, seconds: float | None = None
-) -> None:
+def _end(queue: WorkQueue, closure: Closure, error: BaseException) -> None:
     closure.result.fail(error)
-    queue.finished(closure, error, seconds)
+    queue.finished(closure, error, {})
 
 
-async def asked(pool: ConnectionPool, address: str, verb: str, **about: Any) -> Any:
-    """Calls a handler of the plugin, which a new process may not have yet."""
+async def begun(pool: ConnectionPool, task: Task, address: str, verb: str, **about: Any) -> None:
+    """Begins a session on a task, whose process may have no handlers yet."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _OPEN_SECONDS
-    while (answer := await getattr(pool(address), verb)(**about)) is None:
+    while (theirs := await getattr(pool(address), f"distlab_{verb}")(**about)) is None:
         if loop.time() > end:
             raise ClusterError(
                 f"The Dask worker at {address} has no handlers of distlab after "
                 f"{_OPEN_SECONDS:g} s. Install distlab there, in the same version."
             )
         await asyncio.sleep(_RETRY_SECONDS)
-    return answer
+    require_same(theirs, f"{task} at {address}")

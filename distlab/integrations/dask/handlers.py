@@ -6,6 +6,7 @@ A process may serve several strategies, one after another or at once: each has a
 from __future__ import annotations
 
 import asyncio
+import functools
 import platform
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -17,14 +18,10 @@ from distributed.protocol.serialize import ToPickle
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from distlab.errors import ClusterError, ServerLostError
-from distlab.integrations.dask.values import Values, packed, sendable
+from distlab.integrations.dask.values import Values
 
 if TYPE_CHECKING:
     from distlab.integrations.dask.session import WorkerSession
-
-NOT_USED: Final = "not used"
-"""Answer of a worker whose closures have not used a per-worker variable."""
-
 
 NO_SESSION: Final = "no session"
 """Answer of a worker that was restarted."""
@@ -56,19 +53,17 @@ class TaskSessions:
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Returns the handler of each message."""
         return {
-            "distlab_versions": versions,
             "distlab_serve": self.serve,
             "distlab_values": self.values,
             "distlab_open": self.open,
             "distlab_run": self.run,
-            "distlab_own": self.own,
             "distlab_close": self.close,
         }
 
-    def serve(self, session: str) -> str:
-        """Begins to hold values of a session."""
+    def serve(self, session: str) -> dict[str, str]:
+        """Begins to hold values of a session; returns the versions of this process."""
         self._values.setdefault(session, Values())
-        return "OK"
+        return versions()
 
     def values(self, session: str, verb: str, about: tuple[Any, ...]) -> Any:
         """Returns the answer of a method of `Values`."""
@@ -82,13 +77,13 @@ class TaskSessions:
             )
         return getattr(values, verb)(*about)
 
-    def open(self, session: str, about: Mapping[str, Any]) -> str:
-        """Begins to run closures of a session."""
+    def open(self, session: str, about: Mapping[str, Any]) -> dict[str, str]:
+        """Begins to run closures of a session; returns the versions of this process."""
         from distlab.integrations.dask.session import WorkerSession
 
         if session not in self._sessions:
             self._sessions[session] = WorkerSession(session, self._node, **about)
-        return "OK"
+        return versions()
 
     async def run(self, session: str, message: Mapping[str, Any]) -> Any:
         """Runs closures in the thread of closures, and returns the answer of each."""
@@ -96,16 +91,8 @@ class TaskSessions:
         if own is None:
             return NO_SESSION
         loop = asyncio.get_running_loop()
-        return ToPickle(await loop.run_in_executor(self._thread, own.run, message))
-
-    async def own(self, session: str, number: int) -> Any:
-        """Returns the value of a per-worker variable that closures have used here."""
-        own = self._sessions.get(session)
-        value = None if own is None else await asyncio.to_thread(own.own_value, number)
-        if value is None:
-            return NOT_USED
-        kinds, buffer = packed([value])
-        return kinds, sendable(buffer)
+        run = functools.partial(own.run, **message)
+        return ToPickle(await loop.run_in_executor(self._thread, run))
 
     def close(self, session: str) -> str:
         """Forgets a session with all that it holds."""
@@ -117,11 +104,7 @@ class TaskSessions:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions that processes of a cluster must share.
-
-    Functions travel as Python's bytecode, which changes with Python's minor version, in
-    cloudpickle's form; they refer to names of JAX, some of which its next minor version lacks.
-    """
+    """Returns the versions that functions, which travel as bytecode, need to be the same."""
     return {
         "distlab": metadata.version("distlab"),
         "Python": _minor(platform.python_version()),

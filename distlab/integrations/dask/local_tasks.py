@@ -15,10 +15,7 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 class TaskProcess(ProcessInterface):
-    """The process of one task. A worker that ends is started again, with the same name.
-
-    Dask's `Nanny` starts processes by `multiprocessing`, which runs a program's main module again.
-    """
+    """The process of one task; Dask's `Nanny` would run a program's main module again."""
 
     def __init__(self, scheduler: str, name: str, *, restarts: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -33,12 +33,7 @@ _listening: Final[WeakKeyDictionary[Client, list[Members]]] = WeakKeyDictionary(
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the cluster.
-
-    Attributes:
-      job: `"worker"` or `"ps"`.
-      index: Its number in the job.
-    """
+    """A task of the cluster."""
 
     job: Literal["worker", "ps"]
     index: int
@@ -204,11 +199,7 @@ async def _hear(listening: list[Members], event: tuple[float, Any]) -> None:
 
 
 def known_workers(client: Client) -> Mapping[str, Any]:
-    """Returns what Dask's scheduler knows of its workers, by address.
-
-    A client that waits asks: every two seconds it replaces what `scheduler_info` returns, at times
-    by what names no worker.
-    """
+    """Returns what the scheduler knows of its workers, by address; `scheduler_info` may be late."""
     if client.asynchronous or client.scheduler is None:
         workers: Mapping[str, Any] = client.scheduler_info()["workers"]
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any, Final, NoReturn, Protocol, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 from weakref import WeakValueDictionary
 
 import cloudpickle
@@ -16,11 +16,10 @@ import jax
 import numpy as np
 
 from distlab.coordinator.cluster_coordinator import ClusterCoordinator
-from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator, RemoteVariable
+from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
-from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import Variable, description
 
@@ -31,21 +30,7 @@ _PROTOCOL: Final = 5
 _NOT_PICKLED: Final = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
 
 
-class Session(Protocol):
-    """A session in one process: the coordinator's, or a worker's."""
-
-    @property
-    def strategy(self) -> Any:
-        """The strategy."""
-
-    def variable(self, key: Key, about: dict[str, Any]) -> Any:
-        """Returns the variable for a value on a parameter server."""
-
-    def resource(self, number: int) -> Any:
-        """Returns a per-worker dataset, iterator or variable."""
-
-
-sessions: Final[WeakValueDictionary[str, Session]] = WeakValueDictionary()
+sessions: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()
 """The sessions of this process, by name: a coordinator's ends with its strategy."""
 
 
@@ -65,17 +50,13 @@ class CoordinatorsOwn:
             "coordinator's process. Use it there, and pass results as arguments."
         )
 
-    def __repr__(self) -> str:
-        """Returns the object's text."""
-        return f"<{self._what}, in the coordinator>"
-
 
 @final
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """Pickler that replaces objects of one process by references."""
 
     def __init__(
-        self, session: str, file: io.BytesIO, buffers: list[Any], needed: list[Any]
+        self, session: str, file: io.BytesIO, buffers: list[Any], recipes: dict[int, Frames]
     ) -> None:
         def keep(buffer: pickle.PickleBuffer) -> None:
             memory = buffer.raw()  # the program may write to it before it is sent
@@ -83,7 +64,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
         super().__init__(file, protocol=_PROTOCOL, buffer_callback=keep)
         self._session = session
-        self._needed = needed
+        self._recipes = recipes
 
     def reducer_override(self, obj: Any) -> Any:
         """Returns how to load an object in another process."""
@@ -92,10 +73,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
                 return _variable, (self._session, storage.key, description(obj))
             case ParameterServerStrategy():
                 return _strategy, (self._session,)
-            case RemoteDataset() | RemoteIterator() | PerWorkerVariable(elsewhere=RemoteVariable()):
-                resource = obj.elsewhere if isinstance(obj, PerWorkerVariable) else obj
-                self._needed.append(resource)
-                return _resource, (self._session, resource.number)
+            case RemoteDataset() | RemoteIterator():
+                if obj.number not in self._recipes:
+                    what = "A per-worker dataset"
+                    frames = pickled(self._session, what, obj.recipe, self._recipes)
+                    self._recipes[obj.number] = frames
+                return _kept, (self._session, obj.number)
             case jax.Array() if not isinstance(obj, jax.core.Tracer):
                 return _array_parts(obj)
             case ClusterCoordinator():
@@ -103,20 +86,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         return super().reducer_override(obj)
 
 
-def pickled(session: str, what: str, value: Any) -> tuple[Frames, list[Any]]:
-    """Returns an object as bytes, and the datasets and iterators that it refers to."""
+def pickled(session: str, what: str, value: Any, recipes: dict[int, Frames]) -> Frames:
+    """Returns an object as bytes; adds the recipes of the datasets that it refers to."""
     file = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
-    needed: list[Any] = []
     try:
-        _Pickler(session, file, buffers, needed).dump(value)
+        _Pickler(session, file, buffers, recipes).dump(value)
     except _NOT_PICKLED as error:
         raise ArgumentTypeError(
             f"{what} travels to another process, so all that it refers to must be picklable, and "
             f"something is not: {shown(str(error), 400)}. Make locks, files, generators and the "
             "like inside of the function."
         ) from error
-    return [pickle.PickleBuffer(file.getvalue()), *buffers], needed
+    return [pickle.PickleBuffer(file.getvalue()), *buffers]
 
 
 def loaded(frames: Frames) -> Any:
@@ -132,8 +114,8 @@ def _strategy(session: str) -> Any:
     return sessions[session].strategy
 
 
-def _resource(session: str, number: int) -> Any:
-    return sessions[session].resource(number)
+def _kept(session: str, number: int) -> Any:
+    return sessions[session].kept(number)
 
 
 def _array_parts(array: jax.Array) -> Any:

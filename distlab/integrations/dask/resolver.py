@@ -32,7 +32,7 @@ class DaskClusterResolver(ClusterResolver):
       parameter_servers: The number of parameter servers.
 
     Raises:
-      ArgumentTypeError: `client` is not a Dask client, or a number is not one.
+      ArgumentTypeError: `client` is not a Dask client.
       ArgumentValueError: There would be no worker, or no parameter server.
 
     Example:
@@ -56,14 +56,10 @@ class DaskClusterResolver(ClusterResolver):
 
             workers = len(known_workers(client)) - parameter_servers
         for name, number in (("workers", workers), ("parameter_servers", parameter_servers)):
-            if not is_count(number):
-                raise ArgumentTypeError(
-                    f"{name} must be a whole number of at least 1, got {shown(number)}."
-                )
-            if number < 1:
+            if not is_count(number) or number < 1:
                 raise ArgumentValueError(
-                    f"{name} must be at least 1, got {number}. Start more Dask workers, or ask for "
-                    "fewer of the others."
+                    f"{name} must be at least 1, got {shown(number)}. Start more Dask workers, or "
+                    "ask for fewer of the others."
                 )
         self.client = client
         self.workers = workers

@@ -11,7 +11,14 @@ import numpy as np
 from distributed.core import ConnectionPool
 
 from distlab.errors import ContextError, ServerLostError
-from distlab.integrations.dask.values import as_text, kinds_text, packed, sendable, unpacked
+from distlab.integrations.dask.values import (
+    Packed,
+    as_text,
+    kinds_text,
+    packed,
+    sendable,
+    unpacked,
+)
 from distlab.variables.operations import Operation
 from distlab.variables.remote_storage import Key, PackedChanges, PackedValues
 from distlab.variables.server_traffic import WorkerTraffic
@@ -23,10 +30,7 @@ _MOST_PENDING: Final = 256
 
 @final
 class ServerCalls:
-    """The parameter servers of a session (`ValueServers`). Each call is one message a server.
-
-    Any thread but that of the event loop may call.
-    """
+    """The parameter servers of a session (`ValueServers`). Each call is one message a server."""
 
     def __init__(
         self,
@@ -52,41 +56,31 @@ class ServerCalls:
         own: dict[int, list[Key]] = {}
         for key in keys:
             own.setdefault(key.server, []).append(key)
-        answers = self._call("read", {server: _numbers(tuple(own[server])) for server in own})
-        values = {}
-        for server, (versions, kinds, buffer) in answers.items():
-            self._note_read(server, tuple(own[server]), versions, buffer)
-            values[server] = iter(unpacked(kinds, buffer))
+        found = self._read({server: tuple(numbers) for server, numbers in own.items()})
+        values = {server: iter(unpacked(*of_server)) for server, of_server in found.items()}
         return [next(values[key.server]) for key in keys]
 
     def read_packed(self, parts: Sequence[PackedValues]) -> list[np.ndarray]:
         """Returns the bytes of values."""
-        answers = self._call("read", {part.server: _numbers(part.keys) for part in parts})
-        found = []
-        for part in parts:
-            versions, _, buffer = answers[part.server]
-            self._note_read(part.server, part.keys, versions, buffer)
-            found.append(np.frombuffer(buffer, np.uint8))
-        return found
+        found = self._read({part.server: part.keys for part in parts})
+        return [np.frombuffer(found[part.server][1], np.uint8) for part in parts]
 
     def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
         """Changes values."""
         by_server: dict[int, list[tuple[Key, Operation]]] = {}
         for key, operation in updates:
             by_server.setdefault(key.server, []).append((key, operation))
-        messages, keys = {}, {}
+        messages = {}
         for server, own in by_server.items():
-            keys[server] = tuple(key for key, _ in own)
             rows = tuple((key.number, one.verb, len(one.operands)) for key, one in own)
             operands = [np.asarray(operand) for _, one in own for operand in one.operands]
-            messages[server] = (as_text(rows), *packed(operands))
-        self._change(messages, keys)
+            keys = tuple(key for key, _ in own)
+            messages[server] = (keys, as_text(rows), *packed(operands))
+        self._change(messages)
 
     def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
         """Changes values."""
-        messages = {part.server: (*_rows(part), buffer) for part, buffer in parts}
-        keys = {part.server: tuple(change.key for change in part.changes) for part, _ in parts}
-        self._change(messages, keys)
+        self._change({part.server: (*_rows(part), buffer) for part, buffer in parts})
 
     def forget(self, key: Key) -> None:
         """Frees a value, some time; a server that is lost has freed it."""
@@ -98,25 +92,26 @@ class ServerCalls:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(begin)
 
-    def _change(
-        self, messages: Mapping[int, tuple[str, str, Any]], keys: Mapping[int, tuple[Key, ...]]
-    ) -> None:
+    def _read(self, keys: Mapping[int, tuple[Key, ...]]) -> dict[int, Packed]:
+        found: dict[int, Packed] = {}
+        messages = {server: (_numbers(own),) for server, own in keys.items()}
+        for server, (versions, kinds, buffer) in self._call("read", messages).items():
+            found[server] = kinds, buffer
+            if self._traffic is not None:
+                self._traffic.read_sent(server)
+                self._traffic.read_all(server, keys[server], versions, len(buffer))
+        return found
+
+    def _change(self, messages: Mapping[int, tuple[tuple[Key, ...], str, str, Any]]) -> None:
         sent = {
             server: (rows, kinds, sendable(buffer))
-            for server, (rows, kinds, buffer) in messages.items()
+            for server, (_, rows, kinds, buffer) in messages.items()
         }
         for server, before in self._call("update", sent).items():
+            keys, *_, buffer = messages[server]
             if self._traffic is not None:
-                size = len(messages[server][2])
                 self._traffic.change_sent(server)
-                self._traffic.changed_all(server, keys[server], before, size)
-
-    def _note_read(
-        self, server: int, keys: tuple[Key, ...], versions: Sequence[int], buffer: Any
-    ) -> None:
-        if self._traffic is not None:
-            self._traffic.read_sent(server)
-            self._traffic.read_all(server, keys, versions, len(buffer))
+                self._traffic.changed_all(server, keys, before, len(buffer))
 
     def _call(self, verb: str, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Calls servers at the same time, and returns the answer of each."""
@@ -127,10 +122,9 @@ class ServerCalls:
             )
 
         async def ask_all() -> list[Any]:
-            if len(messages) == 1:
-                return [await self._ask(server, verb, about) for server, about in messages.items()]
-            calls = [self._ask(server, verb, about) for server, about in messages.items()]
-            return await asyncio.gather(*calls)
+            return await asyncio.gather(
+                *(self._ask(n, verb, about) for n, about in messages.items())
+            )
 
         waited = asyncio.run_coroutine_threadsafe(ask_all(), self._loop)
         try:
@@ -160,22 +154,19 @@ class ServerCalls:
 
 
 @functools.lru_cache(_KEPT)
-def _numbers(keys: tuple[Key, ...]) -> tuple[str]:
-    return (as_text(tuple(key.number for key in keys)),)
+def _numbers(keys: tuple[Key, ...]) -> str:
+    return as_text(tuple(key.number for key in keys))
 
 
 @functools.lru_cache(_KEPT)
-def _rows(part: PackedChanges) -> tuple[str, str]:
+def _rows(part: PackedChanges) -> tuple[tuple[Key, ...], str, str]:
     rows = tuple((change.key.number, change.verb, change.operands) for change in part.changes)
-    return as_text(rows), kinds_text(part.kinds)
+    return tuple(change.key for change in part.changes), as_text(rows), kinds_text(part.kinds)
 
 
 @final
 class BufferedValues:
-    """The variables of the closure that a worker runs (`ValueServers`).
-
-    Changes are sent together, before the next read and at the closure's end.
-    """
+    """The variables of a closure (`ValueServers`): changes are sent before reads, and last."""
 
     def __init__(self, calls: ServerCalls) -> None:
         self._calls = calls

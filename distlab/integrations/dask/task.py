@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, final
 
 import dask
@@ -36,27 +37,27 @@ _SWITCH_SECONDS: Final = 0.0005
 
 def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
     """Serves a Dask cluster until its scheduler ends, or the connection to it."""
+
+    async def live() -> None:
+        try:
+            worker = await Worker(
+                scheduler,
+                name=name,
+                nthreads=1,
+                memory_limit=0,
+                dashboard=False,
+                host=host,
+                death_timeout=_SCHEDULER_SECONDS,
+            )
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            raise ClusterError(
+                f"{name} did not join the Dask cluster at {scheduler} in {_SCHEDULER_SECONDS} s: "
+                f"{error}. Look whether its scheduler runs there, and has no worker of that name."
+            ) from error
+        await worker.finished()
+
     _prepare()
-    asyncio.run(_serve_scheduler(scheduler, name, host))
-
-
-async def _serve_scheduler(scheduler: str, name: str, host: str | None) -> None:
-    try:
-        worker = await Worker(
-            scheduler,
-            name=name,
-            nthreads=1,
-            memory_limit=0,
-            dashboard=False,
-            host=host,
-            death_timeout=_SCHEDULER_SECONDS,
-        )
-    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-        raise ClusterError(
-            f"{name} did not join the Dask cluster at {scheduler} within {_SCHEDULER_SECONDS} s: "
-            f"{error}. Look whether its scheduler runs there, and has no worker of that name."
-        ) from error
-    await worker.finished()
+    asyncio.run(live())
 
 
 def serve(server: Server, stopped: threading.Event | None = None) -> None:
@@ -70,22 +71,11 @@ def serve(server: Server, stopped: threading.Event | None = None) -> None:
     host = host if _is_loopback(host) else ""
     ended = stopped or threading.Event()
     _prepare()
-    failed: list[BaseException] = []
-
-    def run() -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix=f"distlab-{server.job_name}") as thread:
         try:
-            asyncio.run(_serve_address(server, host, port, ended))
-        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
-            failed.append(error)
-
-    serving = threading.Thread(target=run, name=f"distlab-{server.job_name}", daemon=True)
-    serving.start()
-    try:
-        serving.join()
-    finally:
-        ended.set()
-    if failed:
-        raise failed[0]
+            thread.submit(asyncio.run, _serve_address(server, host, port, ended)).result()
+        finally:
+            ended.set()
 
 
 async def _serve_address(server: Server, host: str, port: int, stopped: threading.Event) -> None:

@@ -8,20 +8,13 @@ import sys
 import uuid
 import weakref
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, final
-from weakref import WeakValueDictionary
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from distributed import Client
 
 from distlab.cluster.spec import ClusterSpec
 from distlab.coordinator._work_queue import WorkQueue
-from distlab.coordinator.remote_datasets import RemoteVariable
 from distlab.errors import ClusterError, ServerLostError
-from distlab.events import sink
 from distlab.integrations.dask import pickling
 from distlab.integrations.dask.addressed import AddressedMembers
 from distlab.integrations.dask.closures import ClosuresSent, Sent
@@ -31,23 +24,19 @@ from distlab.integrations.dask.connection import (
     own_connection,
     shared_connection,
 )
-from distlab.integrations.dask.dispatch import Dispatch, asked
-from distlab.integrations.dask.handlers import NOT_USED, TaskPlugin, require_same
+from distlab.integrations.dask.dispatch import Dispatch, begun
+from distlab.integrations.dask.handlers import TaskPlugin
 from distlab.integrations.dask.members import (
-    CLOSED,
     Members,
     Membership,
     Task,
     known_workers,
     names_in_order,
 )
-from distlab.integrations.dask.pickling import CoordinatorsOwn
 from distlab.integrations.dask.servers import ServerCalls
-from distlab.integrations.dask.values import unpacked
 from distlab.processes.joining import start_limit
-from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import Key, RemoteStorage
-from distlab.variables.variable import Variable, description, live
+from distlab.variables.variable import live
 
 _ANSWER_SECONDS: Final = 120.0
 _closing: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
@@ -55,16 +44,7 @@ _closing: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no re
 
 @final
 class DaskTasks:
-    """A session with workers and parameter servers that are processes (`CoordinatedTasks`).
-
-    Attributes:
-      workers: The number of workers.
-      servers: The names of the parameter servers.
-      values: The variables' values.
-
-    Raises:
-      ClusterError: A task is not there, or has other versions than this process.
-    """
+    """A session with workers and parameter servers that are processes (`CoordinatedTasks`)."""
 
     def __init__(
         self,
@@ -83,7 +63,6 @@ class DaskTasks:
         self.servers = tuple(f"ps {n}" for n in range(servers))
         self._members = members
         self._lost: dict[int, str] = {}
-        self._per_worker: WeakValueDictionary[int, PerWorkerVariable] = WeakValueDictionary()
         self._closures = ClosuresSent(session)
         started = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
         try:
@@ -99,7 +78,6 @@ class DaskTasks:
             "servers": self._addresses,
             "paths": list(sys.path),
             "module": module,
-            "counted": sink.recorder().enabled,
         }
         self._dispatch = Dispatch(session, connection.pool, members, self._closures, about)
 
@@ -128,48 +106,6 @@ class DaskTasks:
             if storage.key == key:
                 return variable
         raise ClusterError(f"{about['name']} is no variable of the coordinator any more.")
-
-    def resource(self, number: int) -> Any:
-        """Returns a per-worker variable, dataset or iterator, which a closure returned."""
-        variable = self._per_worker.get(number)
-        return CoordinatorsOwn(f"per-worker dataset {number}") if variable is None else variable
-
-    def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
-        """Returns a variable that each worker makes for itself when it first uses it."""
-        known_by = RemoteVariable(description(own), np.array(own.numpy()))
-        read_all = functools.partial(self._read_all, known_by)
-        made = PerWorkerVariable(lambda: own, read_all, self.workers, known_by)
-        self._per_worker[known_by.number] = made
-        return made
-
-    def _read_all(self, variable: RemoteVariable) -> list[jax.Array]:
-        """Returns the value of every worker; that of one which has not used it is the first one."""
-        waited = asyncio.run_coroutine_threadsafe(self._own_values(variable.number), self._loop)
-        try:
-            answers = waited.result(_ANSWER_SECONDS)
-        except FutureTimeoutError:
-            waited.cancel()
-            raise ClusterError(
-                f"Not all workers returned their value of {variable.about['name']} within "
-                f"{_ANSWER_SECONDS:g} s. Look whether one of them is lost."
-            ) from None
-        return [
-            jnp.asarray(variable.value if answer == NOT_USED else unpacked(*answer)[0])
-            for answer in answers
-        ]
-
-    async def _own_values(self, number: int) -> list[Any]:
-        tasks = [Task("worker", n) for n in range(self.workers)]
-        return await asyncio.gather(*(self._own_value(task, number) for task in tasks))
-
-    async def _own_value(self, task: Task, number: int) -> Any:
-        pool = self._connection.pool
-        while True:
-            address = await self._members.present(task)
-            try:
-                return await pool(address).distlab_own(session=self._session, number=number)
-            except OSError:
-                self._members.lose(task, address, CLOSED)
 
     def serve(self, queue: WorkQueue) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""
@@ -202,16 +138,12 @@ class DaskTasks:
         return addresses
 
     async def _greet(self) -> list[str]:
-        """Checks the versions of all tasks, and begins the session on the servers."""
-        pool = self._connection.pool
+        """Begins the session on all tasks, and returns the servers' addresses."""
         servers = [Task("ps", n) for n in range(len(self.servers))]
         for task in [*(Task("worker", n) for n in range(self.workers)), *servers]:
             address = await self._members.present(task)
-            require_same(await asked(pool, address, "distlab_versions"), f"{task} at {address}")
-        addresses = [await self._members.present(task) for task in servers]
-        for address in addresses:
-            await asked(pool, address, "distlab_serve", session=self._session)
-        return addresses
+            await begun(self._connection.pool, task, address, "serve", session=self._session)
+        return [await self._members.present(task) for task in servers]
 
     def _note_lost(self, task: Task, reason: str) -> None:
         del reason
@@ -247,7 +179,7 @@ def _end(connection: Connection, session: str, members: Membership) -> None:
         _closing.add(closing)
         closing.add_done_callback(_closing.discard)
 
-    if connection.is_open() and connection.loop.is_running():
+    if connection.loop.is_running():
         connection.loop.call_soon_threadsafe(begin)
 
 

@@ -27,7 +27,6 @@ from distlab.integrations.orbax.array_kinds import (
 )
 from distlab.integrations.orbax.kinds import Generator, Kind, Position, Python, Refused
 from distlab.text.shown import shown, shown_text
-from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.variable_copy import VariableCopy
 
 Visit: TypeAlias = Callable[[str, Any], Any]
@@ -38,7 +37,7 @@ _KINDS: Final[tuple[Kind, ...]] = (
     ShardedVariableKind(),
     MirroredKind(),
     PerReplicaKind(),
-    Refused(bytes, VariableCopy, PerWorkerVariable),
+    Refused(bytes, VariableCopy),
     Python(),
     Generator(),
     Array(),

@@ -218,49 +218,6 @@ def test_what_cannot_travel_is_refused(
         dl.launch(workers=1, devices=2, parameter_servers=1)  # type: ignore[call-overload]
 
 
-def test_each_process_has_its_own_per_worker_variable(
-    strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
-) -> None:
-    with strategy.scope():
-        steps: Any = dl.Variable(5, name="steps", per_worker_variable=True)
-        total = dl.Variable(0, name="total")
-    assert (steps.shape, steps.dtype, steps.trainable) == ((), jnp.int32, False)
-    assert repr(steps) == "<PerWorkerVariable steps: int32[], 2 workers>"
-    assert [int(count) for count in steps.read_all()] == [5, 5]
-
-    def both() -> jax.Array:
-        steps.assign_add(1, read_value=False)
-        total.assign_add(1, read_value=False)
-        return steps.value() + 0
-
-    def step() -> int:
-        seen = strategy.run(both)
-        strategy.run(
-            lambda: steps.assign_add(10, read_value=False),
-            options=dl.RunOptions(run_eagerly=True),
-        )
-        assert int(steps) == int(seen) + 10
-        return int(steps)
-
-    results = [coordinator.schedule(step) for _ in range(12)]
-    coordinator.join()
-    counts = [int(count) for count in steps.read_all()]
-    assert sum(count - 5 for count in counts) == 12 * 11
-    assert max(coordinator.fetch(results)) == max(counts)
-    assert int(total.numpy()) == 12
-    assert int(steps) == 5  # the coordinator's own
-    steps.assign(7)
-    assert int(steps + 1) == 8
-    assert coordinator.schedule(lambda: steps).get() is steps
-    for wrong, words in [
-        (steps.read_all, "Call it in the coordinator"),
-        (lambda: dl.Variable(1, per_worker_variable=True), "Make it in the coordinator"),
-    ]:
-        coordinator.schedule(wrong)
-        with pytest.raises(ContextError, match=words):
-            coordinator.join()
-
-
 def test_a_function_defined_anew_at_each_call_is_compiled_once(
     strategy: dl.ParameterServerStrategy,
     coordinator: dl.coordinator.ClusterCoordinator,
