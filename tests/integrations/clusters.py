@@ -7,11 +7,16 @@ import pytest
 
 import distlab as dl
 from distlab.errors import ClusterError
+from distlab.integrations.ipyparallel.cluster import Cluster
 from tests.launching.real_processes import is_gone, wait_for
 
 
-def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+def processes_of(cluster: Cluster) -> set[int]:
+    roots = {*cluster._engines._watched, cluster._warden._process.pid}
+    if cluster._service is not None:
+        roots.add(cluster._service.pid)
+    children = {c.pid for pid in roots for c in psutil.Process(pid).children(recursive=True)}
+    return roots | children
 
 
 def ports_of(pids: set[int]) -> set[int]:
@@ -20,12 +25,16 @@ def ports_of(pids: set[int]) -> set[int]:
 
 
 def start_and_stop() -> None:
-    before = children()
     with dl.launch(workers=2) as cluster:
         assert cluster.run(abs, -1) == [1, 1]
-        started = children() - before
-        assert len(started) > 4
-        assert ports_of(started)
+        stop_and_leave_nothing(cluster)
+
+
+def stop_and_leave_nothing(cluster: Cluster) -> None:
+    started = processes_of(cluster)
+    assert len(started) > 4
+    assert ports_of(started)
+    cluster.stop()
     wait_for(lambda: all(is_gone(pid) for pid in started), "the end of all processes")
     assert ports_of(started) == set()
     with pytest.raises(ClusterError, match="was stopped"):

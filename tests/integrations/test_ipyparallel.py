@@ -26,7 +26,7 @@ from distlab.errors import (
 )
 from distlab.integrations.ipyparallel import engines, magic
 from distlab.integrations.ipyparallel.cluster import Cluster
-from tests.integrations.clusters import start_and_stop
+from tests.integrations.clusters import stop_and_leave_nothing
 from tests.launching.real_processes import is_gone, wait_for
 
 TRAIN = """
@@ -199,8 +199,8 @@ def test_an_interrupt_ends_workers_that_wait_for_each_other(
     assert cluster.run(value_of, "me") == [0, 1]
 
 
-def test_starts_and_stops_leave_no_process_and_no_port() -> None:
-    start_and_stop()  # `make soak` does it 30 times
+def test_a_stopped_cluster_leaves_no_process_and_no_port(cluster: Cluster) -> None:
+    stop_and_leave_nothing(cluster)
 
 
 def test_a_killed_kernel_leaves_no_process() -> None:

@@ -79,7 +79,7 @@ def test_all_watchers_name_the_worker_and_wait_for_its_end() -> None:
     watcher.block_until_worker_exit()
     show("waited", True)
     """
-    for outcome in run_workers(program, workers=3):
+    for outcome in run_workers(program, workers=2):
         assert outcome.shown["message"].startswith("worker 1 (worker:1 on ")
         assert outcome.shown["waited"]
         assert outcome.code == 0

@@ -200,10 +200,7 @@ async def _hear(listening: list[Members], event: tuple[float, Any]) -> None:
 
 def known_workers(client: Client) -> Mapping[str, Any]:
     """Returns what the scheduler knows of its workers, by address; `scheduler_info` may be late."""
-    if client.asynchronous or client.scheduler is None:
-        workers: Mapping[str, Any] = client.scheduler_info()["workers"]
-    else:
-        workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    workers: Mapping[str, Any] = client.sync(scheduler(client).identity, n_workers=-1)["workers"]
     return workers
 
 

@@ -139,11 +139,13 @@ class DaskTasks:
 
     async def _greet(self) -> list[str]:
         """Begins the session on all tasks, and returns the servers' addresses."""
-        servers = [Task("ps", n) for n in range(len(self.servers))]
-        for task in [*(Task("worker", n) for n in range(self.workers)), *servers]:
-            address = await self._members.present(task)
-            await begun(self._connection.pool, task, address, "serve", session=self._session)
-        return [await self._members.present(task) for task in servers]
+        tasks = [Task("worker", n) for n in range(self.workers)]
+        tasks += [Task("ps", n) for n in range(len(self.servers))]
+        addresses = []
+        for task in tasks:
+            addresses.append(await self._members.present(task))
+            await begun(self._connection.pool, task, addresses[-1], "serve", session=self._session)
+        return addresses[self.workers :]
 
     def _note_lost(self, task: Task, reason: str) -> None:
         del reason
@@ -186,10 +188,9 @@ def _end(connection: Connection, session: str, members: Membership) -> None:
 def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTasks:
     """Returns a session with Dask's workers."""
     if client.asynchronous or client.status != "running":
-        state = "is asynchronous" if client.asynchronous else f"is {client.status}"
         raise ClusterError(
-            f"ParameterServerStrategy needs a Dask client that waits and is connected, and this "
-            f"one {state}. Make distributed.Client(address) outside of a coroutine."
+            "ParameterServerStrategy needs a Dask client that waits and is connected, got "
+            f"{client}. Make distributed.Client(address) outside of a coroutine."
         )
     known = known_workers(client).values()
     names = names_in_order([about["name"] for about in known], workers, servers)

@@ -30,19 +30,27 @@ from distlab.errors import (
     ServerLostError,
     StructureError,
 )
+from distlab.experimental.partitioners import FixedShardsPartitioner
 from distlab.integrations.dask.cluster import ParameterServerCluster
 from tests.patience import wait_until
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ParameterServerCluster]:
-    with dl.launch(workers=2, parameter_servers=2) as made:
+    with dl.launch(workers=2, parameter_servers=3) as made:
         yield made
+
+
+def strategy_of(cluster: ParameterServerCluster, servers: int) -> dl.ParameterServerStrategy:
+    """Returns a strategy whose partitioner makes a part for each of so many servers."""
+    resolver = dl.cluster_resolver.DaskClusterResolver(cluster.client, 2, servers)
+    return dl.ParameterServerStrategy(resolver, FixedShardsPartitioner(servers))
 
 
 @pytest.fixture
 def strategy(cluster: ParameterServerCluster) -> dl.ParameterServerStrategy:
-    return dl.ParameterServerStrategy(cluster.resolver)
+    resolver = dl.cluster_resolver.DaskClusterResolver(cluster.client, 2, 2)
+    return dl.ParameterServerStrategy(resolver)
 
 
 @pytest.fixture
@@ -393,7 +401,7 @@ def test_a_strategy_is_freed_with_its_functions_and_variables(
 
 def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) -> None:
     strategies = [dl.ParameterServerStrategy(cluster.client) for _ in range(2)]
-    assert strategies[0].num_workers == 3  # one parameter server when none is asked for
+    assert strategies[0].num_workers == 4  # one parameter server when none is asked for
     made = []
     for number, strategy in enumerate(strategies):
         with strategy.scope():
@@ -406,7 +414,67 @@ def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) ->
     assert [closure.fetch() for closure in closures] == [0.0, 1.0]
 
 
-def test_a_lost_parameter_server_raises_for_all_who_wait() -> None:
+TABLE = np.arange(21, dtype=np.float32).reshape(7, 3)
+TRAINED = {"table": (TABLE + 1).tolist(), "slots": [(2 * TABLE).tolist()], "step": 2, "half": 0.5}
+
+
+def model() -> dict[str, Any]:
+    """Returns the variables of a model; their first values are not those of the checkpoint."""
+    return {
+        "table": dl.Variable(jnp.zeros((7, 3))),
+        "slots": [dl.Variable(jnp.zeros((7, 3)))],
+        "step": dl.Variable(0),
+        "half": dl.Variable(jnp.bfloat16(0)),
+    }
+
+
+def restored(strategy: dl.Strategy, path: str) -> dict[str, Any]:
+    """Returns the variables of a model that is made under a strategy and restored."""
+    with strategy.scope():
+        made = model()
+    dl.train.Checkpoint(**made).restore(path).assert_consumed()
+    values = jax.tree.map(lambda leaf: np.asarray(leaf).astype(np.float32).tolist(), made)
+    assert values == TRAINED
+    return made
+
+
+def test_checkpoints_fit_other_strategies_and_numbers_of_servers(
+    cluster: ParameterServerCluster, tmp_path: Path
+) -> None:
+    strategy = strategy_of(cluster, 3)
+    coordinator = dl.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        made = model()
+    assert [part.parameter_server for part in made["table"].variables] == [0, 1, 2]
+    made["table"].assign(TABLE)
+    made["slots"][0].assign(2 * TABLE)
+    made["half"].assign(0.5)
+
+    def step() -> None:
+        def replica() -> None:
+            made["table"].assign_add(jnp.full((7, 3), 0.5))
+            made["step"].assign_add(1)
+
+        strategy.run(replica)
+
+    manager = dl.train.CheckpointManager(dl.train.Checkpoint(**made), str(tmp_path), max_to_keep=1)
+    for _ in range(2):
+        coordinator.schedule(step)
+        coordinator.join()
+        manager.save()
+    assert len(manager.checkpoints) == 1
+    saved = manager.latest_checkpoint
+    restored(dl.OneDeviceStrategy("cpu:0"), saved)
+    mirrored = restored(dl.MirroredStrategy(jax.devices()[:2]), saved)
+    by_replicas = dl.train.Checkpoint(**mirrored).save(str(tmp_path / "ckpt"))
+    fewer = strategy_of(cluster, 2)
+    for path in (saved, by_replicas):
+        again = restored(fewer, path)
+    coordinator = dl.coordinator.ClusterCoordinator(fewer)
+    assert coordinator.schedule(lambda: int(again["step"]) + float(again["half"])).fetch() == 2.5
+
+
+def test_a_lost_server_and_a_stopped_cluster_raise_for_all_who_wait() -> None:
     with dl.launch(workers=1, parameter_servers=2) as cluster:
         strategy = dl.ParameterServerStrategy(cluster.resolver)
         coordinator = dl.coordinator.ClusterCoordinator(strategy)
@@ -432,15 +500,11 @@ def test_a_lost_parameter_server_raises_for_all_who_wait() -> None:
         assert float(kept.numpy()) >= 2.0
         with pytest.raises(ServerLostError):
             coordinator.schedule(step).fetch()
-
-
-def test_those_who_wait_are_told_that_the_cluster_was_stopped() -> None:
-    with dl.launch(workers=1, parameter_servers=1) as cluster:
-        strategy = dl.ParameterServerStrategy(cluster.resolver)
-        coordinator = dl.coordinator.ClusterCoordinator(strategy)
-        with strategy.scope():
+        resolver = dl.cluster_resolver.DaskClusterResolver(cluster.client, 1, 1)
+        again = dl.ParameterServerStrategy(resolver)
+        waiting = dl.coordinator.ClusterCoordinator(again).schedule(time.sleep, (600,))
+        with again.scope():
             v = dl.Variable(1.0)
-        waiting = coordinator.schedule(time.sleep, (600,))
     with pytest.raises(ServerLostError, match="Parameter server 0"):
         waiting.fetch()
     with pytest.raises(ServerLostError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -15,6 +17,7 @@ import distlab as dl
 from distlab.errors import ServerLostError
 from distlab.events import Closures, TaskState
 from distlab.folds import Folds
+from distlab.integrations.dask.cluster import ParameterServerCluster
 from distlab.page.facts.amounts import NOTHING
 from distlab.page.facts.servers import server_facts
 from distlab.page.servers import closure_rows
@@ -22,6 +25,12 @@ from distlab.variables.server_traffic import Link
 from tests.patience import wait_until
 
 STEPS = 100
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ParameterServerCluster]:
+    with dl.launch(workers=2, parameter_servers=2) as made:
+        yield made
 
 
 def recorded(folder: Path, strategy: int) -> tuple[list[Closures], list[TaskState]]:
@@ -40,6 +49,83 @@ def link_of(closures: list[Closures], server: int) -> Link:
     for link in (link for event in closures for link in event.links if link.server == server):
         total.add(tuple(getattr(link, name) for name in Link.__dataclass_fields__))
     return total
+
+
+def on_all(folder: Path) -> int:
+    """Returns the worker's number, as soon as this runs on all workers."""
+    own = dl.coordinator.experimental_get_current_worker_index()
+    folder.mkdir(exist_ok=True)
+    (folder / str(own)).touch()
+    wait_until(lambda: len(list(folder.iterdir())) == 2, "the other worker")
+    return int(own)
+
+
+def count_messages(folder: Path) -> int:
+    """Counts the messages of this worker's process to parameter servers."""
+    from distlab.integrations.dask.servers import ServerCalls
+
+    counts: Counter[tuple[int, str]] = Counter()
+    ask = ServerCalls._ask
+
+    async def counted(self: ServerCalls, server: int, verb: str, about: tuple[Any, ...]) -> Any:
+        counts[server, verb] += 1
+        return await ask(self, server, verb, about)
+
+    ServerCalls._ask = counted  # type: ignore[method-assign]
+    sys.modules["counts_of_this_process"] = counts  # type: ignore[assignment]
+    return on_all(folder)
+
+
+def counted_messages(folder: Path) -> tuple[int, dict[tuple[int, str], int]]:
+    counts: Any = sys.modules["counts_of_this_process"]
+    return on_all(folder), dict(counts)
+
+
+def on_each(coordinator: dl.coordinator.ClusterCoordinator, fn: Any, folder: Path) -> list[Any]:
+    """Runs a function on each worker once, and returns the results."""
+    results = [coordinator.schedule(fn, args=(folder,)) for _ in range(2)]
+    return [result.fetch() for result in results]
+
+
+def test_messages_of_each_link_are_those_that_were_sent(
+    cluster: ParameterServerCluster, tmp_path: Path
+) -> None:
+    strategy = dl.ParameterServerStrategy(cluster.resolver)
+    coordinator = dl.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight, scale = dl.Variable(jnp.zeros((8, 4))), dl.Variable(1.0)
+
+    def compiled() -> None:
+        strategy.run(lambda: weight.assign_add(scale.value() * weight.value()))
+
+    def direct() -> None:
+        for _ in range(3):
+            scale.assign_add(float(weight.value()[0, 0]) + float(scale.value()))
+
+    on_each(coordinator, count_messages, tmp_path / "begin")
+    with dl.record(tmp_path / "run", probe=False):
+        for number in range(60):
+            coordinator.schedule(direct if number % 3 else compiled)
+        coordinator.join()
+        scale.numpy()  # the coordinator's, and no worker's
+    counted = on_each(coordinator, counted_messages, tmp_path / "end")
+    expected = {
+        (worker, server, verb): count
+        for worker, counts in counted
+        for (server, verb), count in counts.items()
+    }
+    shown: Counter[tuple[int, int, str]] = Counter()
+    reads = 0
+    for link in (
+        link for event in recorded(tmp_path / "run", strategy.number)[0] for link in event.links
+    ):
+        for verb, count in (("read", link.read_messages), ("update", link.change_messages)):
+            assert count is not None
+            shown[link.worker, link.server, verb] += count
+        reads += link.reads
+    assert dict(+shown) == expected
+    assert sum(shown[worker, 1, "update"] for worker in range(2)) >= 40 * 3
+    assert 0 < sum(count for (_, _, verb), count in shown.items() if verb == "read") <= reads
 
 
 def train(
@@ -80,11 +166,11 @@ def train(
     return strategy.number
 
 
-def test_closures_links_and_a_lost_worker_are_recorded(tmp_path: Path) -> None:
-    with dl.launch(workers=2, parameter_servers=2) as cluster:
-        number = train(cluster.resolver, lambda: cluster.kill("worker", 1), tmp_path / "run")
+def test_closures_links_and_a_lost_worker_are_recorded(
+    cluster: ParameterServerCluster, tmp_path: Path
+) -> None:
+    number = train(cluster.resolver, lambda: cluster.kill("worker", 1), tmp_path / "run")
     closures, tasks = recorded(tmp_path / "run", number)
-    # The end of the cluster is no loss.
     assert [(e.job, e.task, e.state, e.reason) for e in tasks] == [
         ("worker", 1, "lost", "process ended by SIGKILL"),
         ("worker", 1, "returned", ""),
@@ -136,11 +222,10 @@ def run_with_a_stale_change(cluster: dl.cluster_resolver.DaskClusterResolver) ->
     return strategy.number
 
 
-def test_staleness_and_a_lost_server_are_recorded(tmp_path: Path) -> None:
-    with (
-        dl.launch(workers=2, parameter_servers=2) as cluster,
-        dl.record(tmp_path / "run", probe=False),
-    ):
+def test_staleness_and_a_lost_server_are_recorded(
+    cluster: ParameterServerCluster, tmp_path: Path
+) -> None:
+    with dl.record(tmp_path / "run", probe=False):
         number = run_with_a_stale_change(cluster.resolver)
         kept = dl.ParameterServerStrategy(cluster.resolver)
         coordinator = dl.coordinator.ClusterCoordinator(kept)
