@@ -27,7 +27,7 @@ Hello: TypeAlias = dict[str, Any]
 
 
 class Service(NamedTuple):
-    """Where processes reach the coordination service, and where it is bound, as `host:port`."""
+    """Addresses of the coordination service, `host:port`: to reach it, and to bind it."""
 
     address: str
     bound: str

@@ -502,7 +502,8 @@ def test_a_lost_server_and_a_stopped_cluster_raise_for_all_who_wait() -> None:
             coordinator.schedule(step).fetch()
         resolver = dl.cluster_resolver.DaskClusterResolver(cluster.client, 1, 1)
         again = dl.ParameterServerStrategy(resolver)
-        waiting = dl.coordinator.ClusterCoordinator(again).schedule(time.sleep, (600,))
+        other = dl.coordinator.ClusterCoordinator(again)
+        waiting = other.schedule(time.sleep, (600,))
         with again.scope():
             v = dl.Variable(1.0)
     with pytest.raises(ServerLostError, match="Parameter server 0"):
