@@ -15,8 +15,9 @@ def processes_of(cluster: Cluster) -> set[int]:
     roots = {*cluster._engines._watched, cluster._warden._process.pid}
     if cluster._service is not None:
         roots.add(cluster._service.pid)
-    children = {c.pid for pid in roots for c in psutil.Process(pid).children(recursive=True)}
-    return roots | children
+    living = [psutil.Process(pid) for pid in roots if psutil.pid_exists(pid)]
+    children = [child for root in living for child in root.children(recursive=True)]
+    return {process.pid for process in (*living, *children)}
 
 
 def ports_of(pids: set[int]) -> set[int]:
