@@ -189,24 +189,16 @@ def for_seconds(seconds: float, least: int = 24) -> Iterator[int]:
         number += 1
 
 
-def jitted_by_hand(*, anew: bool) -> Loop:
-    """Schedules its rate with a jitted function, which it makes anew in each step or once."""
-
-    def run(_: dl.recording.Recording) -> None:
-        strategy = mirrored(4)
-        state, step = fitted(cnn())
-        state = strategy.replicate(state)
-        batch = own(strategy, images(16, side=4))
-        once = jax.jit(schedule)
-        for number in for_seconds(1.3):
-            state, _loss = strategy.run(step, args=(state, *batch))
-            rate = jax.jit(lambda n: 1.0 * schedule(n)) if anew else once
-            assert rate(float(number)) <= 1
-
-    def schedule(n: Any) -> Any:
-        return jnp.minimum(n / 100, 1.0) * jnp.cos(n / 1000)
-
-    return run
+def jitted_in_each_step(_: dl.recording.Recording) -> None:
+    """Schedules its rate with a jitted function, which it makes anew in each step."""
+    strategy = mirrored(4)
+    state, step = fitted(cnn())
+    state = strategy.replicate(state)
+    batch = own(strategy, images(16, side=4))
+    for number in for_seconds(1.1):
+        state, _loss = strategy.run(step, args=(state, *batch))
+        rate = jax.jit(lambda n: jnp.minimum(n / 100, 1.0) * jnp.cos(n / 1000))
+        assert rate(float(number)) <= 1
 
 
 def heavy(work: int) -> Loop:
@@ -221,7 +213,7 @@ def heavy(work: int) -> Loop:
             return dl.get_replica_context().all_reduce("MEAN", total)
 
         x = own(strategy, images(4))[0]
-        for _number in for_seconds(1.3):
+        for _number in for_seconds(1.1):
             loss = strategy.run(step, args=(x,))
             float(strategy.reduce("MEAN", loss, axis=None))
             sum(range(1000))
@@ -240,16 +232,10 @@ FAULTS: dict[str, tuple[Loop, str, str]] = {
 }  # fmt: skip
 """Names of programs to what they do, the cause and the subject."""
 
-WAITED_FOR: dict[str, tuple[Loop, str]] = {
-    "jit in each step": (jitted_by_hand(anew=True), "assert rate(float(number)) <= 1"),
-}
-"""Names of programs whose devices wait for them to what they do, and the line that takes long."""
-
 CLEAN: dict[str, Loop] = {
     "fifteen eager steps, then compiled": eager_mlp(40, debugged=15),
     "a partial last batch": epochs_of(132, 32, 4),
     "one strategy for all trials": trials(9, 7, anew=False),
-    "one jit for all steps": jitted_by_hand(anew=False),
     "waits for short steps": heavy(20),
 }
 """Names of near-twins to what they do."""

@@ -61,7 +61,7 @@ def trained(run: Path, x: np.ndarray, *, log: bool, combined: bool = False) -> N
 
 
 @pytest.mark.filterwarnings("ignore::distlab.errors.NotFiniteWarning")
-def test_the_replica_whose_example_is_not_finite_is_named(tmp_path: Path, eager: bool) -> None:
+def test_the_replica_whose_example_is_not_finite_is_named(tmp_path: Path) -> None:
     trained(tmp_path / "run", examples([11 * SIZE + 5]), log=True)
     (one,) = advice(tmp_path / "run")
     assert one.subject == "metric loss"

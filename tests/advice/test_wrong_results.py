@@ -19,8 +19,8 @@ from distlab.recording import RingRecorder
 from tests.advice.lines import code_at
 from tests.advice.wrong_programs import RIGHT, WRONG, Made, looked_up, mirrored
 
-DRIFTING = ("never reduced", "moving mean")
-TOGETHER = ("metrics", "averaged now and then", "merge_call")
+DRIFTING = ("never reduced",)
+TOGETHER = ("metrics", "merge_call")
 
 
 def told(program: Made, recorder: RingRecorder) -> list[Advice]:

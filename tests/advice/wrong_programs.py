@@ -94,11 +94,6 @@ def weighed_by_counts(weights: Any, x: Any, y: Any) -> Any:
     return jax.tree.map(lambda g: g / count, sums)
 
 
-def divided_after(weights: Any, x: Any, y: Any) -> Any:
-    replicas = dl.get_replica_context().num_replicas_in_sync
-    return jax.tree.map(lambda g: g / replicas, summed(weights, x, y))
-
-
 def with_metrics(strategy: Any) -> None:
     """Metrics of each replica's own, which are added up when they are read."""
     with strategy.scope():
@@ -287,9 +282,7 @@ WRONG: dict[str, tuple[Made, str, str]] = {
 
 RIGHT: dict[str, Made] = {
     "averaged": lambda: with_variables(mirrored(), averaged),
-    "averaged, last batch smaller": lambda: with_variables(mirrored(), averaged, size=25),
     "weighed by counts": lambda: with_variables(mirrored(4), weighed_by_counts),
-    "divided after": lambda: with_variables(mirrored(3), divided_after),
     "metrics": lambda: with_metrics(mirrored(4)),
     "averaged now and then": lambda: apart_then_averaged(mirrored()),
     "merge_call": lambda: merged(mirrored()),

@@ -129,7 +129,7 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
         capture = asked.result(SECONDS)
         if not one_by_one:
             begin_ns = time.monotonic_ns()
-            loop.run(70)
+            loop.run(45)
             end_ns = time.monotonic_ns()
     samples = [
         e

@@ -96,16 +96,16 @@ def shares(events: list[Event]) -> list[float]:
     return [sum(s.busy_ns[d] for s in told) / watched for d in range(REPLICAS)]
 
 
-@pytest.mark.parametrize(("busy", "pause"), [(0.03, 0.03), (0.06, 0.0)])
 @measured
-def test_the_share_is_that_of_a_loop_with_a_known_one(busy: float, pause: float) -> None:
+def test_the_share_is_that_of_a_loop_with_a_known_one() -> None:
+    busy = 0.03
     events: list[Event] = []
     watcher = Watcher(events.append)
     program = Program(busy)
-    noted = program.run(watcher, 30, pause)
+    noted = program.run(watcher, 24, busy)
     whole = time.monotonic_ns() - noted[0][0]
     watcher.flush()
-    least, most = 30 * busy * 1e9 / whole, sum(end - begin for begin, end in noted) / whole
+    least, most = 24 * busy * 1e9 / whole, sum(end - begin for begin, end in noted) / whole
     # Both are the same on a quiet machine; on a loaded one a callback ends late.
     assert all(least - 0.1 <= share <= most + 0.1 for share in shares(events))
 
@@ -115,7 +115,7 @@ def test_short_steps_are_sampled_and_the_share_holds() -> None:
     events: list[Event] = []
     watcher = Watcher(events.append)
     program = Program(0.002)
-    noted = program.run(watcher, 150, 0.008)
+    noted = program.run(watcher, 100, 0.008)
     most = sum(end - begin for begin, end in noted) / (time.monotonic_ns() - noted[0][0])
     watcher.flush()
     assert all(0.1 < share < most + 0.1 for share in shares(events))
@@ -141,14 +141,14 @@ def test_each_device_has_its_own_share() -> None:
 def test_a_long_step_shows_as_busy_while_it_runs() -> None:
     events: list[Event] = []
     watcher = Watcher(events.append)
-    program = Program(1.5)
+    program = Program(0.9)
     result = program.step(program.value)
     watcher.watch(3, 0, time.monotonic_ns(), result)
     result.block_until_ready()
     watcher.flush()
     first_end = min(end for _, end in program.worked[0][-REPLICAS:])
     during = [sample for sample in samples_of(events) if sample.time_ns < first_end]
-    assert len(during) >= 4
+    assert len(during) >= 2
     assert all(s.busy_ns == [s.time_ns - s.start_ns] * REPLICAS for s in during[1:])
     (ready,) = [event for event in events if isinstance(event, StepReady)]
     assert ready.step == 0
@@ -181,16 +181,6 @@ def test_the_idle_time_before_a_new_step_is_told_with_it() -> None:
     assert gap.time_ns == called
 
 
-def test_samples_tell_memory_where_the_platform_does() -> None:
-    events: list[Event] = []
-    watcher = Watcher(events.append)
-    Program(0.01).run(watcher, 3, 0.0)
-    watcher.flush()
-    sample = samples_of(events)[0]
-    assert sample.memory_bytes is None
-    assert 10e6 < sample.process_memory_bytes < 100e9
-
-
 def test_results_that_are_donated_on_are_no_trouble() -> None:
     events: list[Event] = []
     watcher = Watcher(events.append)
@@ -214,7 +204,7 @@ def test_results_are_let_go_of() -> None:
     watcher = Watcher(lambda _: None)
     program = Program(0.001)
     results = []
-    for number in range(300):
+    for number in range(60):
         result = program.step(program.value)
         watcher.watch(3, number, time.monotonic_ns(), result)
         result.block_until_ready()
@@ -224,15 +214,6 @@ def test_results_are_let_go_of() -> None:
     wait_until(partial(is_asleep, watcher), "the watcher's sleep")
     gc.collect()
     assert [ref() for ref in results if ref() is not None] == []
-
-
-def test_pieces_are_the_parts_in_the_order_of_the_devices() -> None:
-    program = Program(0.0)
-    result = program.step(program.value)
-    pieces = jax_internals.pieces(result)
-    shards = result.addressable_shards
-    assert [piece.device for piece in pieces] == [shard.device for shard in shards]
-    assert [piece.device for piece in pieces] == jax.devices()[:REPLICAS]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +261,7 @@ def test_busy_times_agree_with_the_work_of_devices() -> None:
     watcher = Watcher(events.append)
     program = Program(*[0.004] * REPLICAS)
     begin = time.monotonic_ns()
-    noted = program.run(watcher, 150, 0.002)
+    noted = program.run(watcher, 100, 0.002)
     end = time.monotonic_ns()
     watcher.flush()
     windows = [one for one in samples_of(events) if begin <= one.start_ns and one.time_ns <= end]
@@ -318,7 +299,7 @@ from distlab.profiling import watcher
 dl.use_cpu_devices(8)
 watcher._REST, watcher._COST = 0.0, 1.0  # watches all the time
 strategy = dl.MirroredStrategy()
-end = time.monotonic() + 4
+end = time.monotonic() + 1.5
 with dl.record("run") as recording:
     while time.monotonic() < end:
         result = strategy.run(lambda: jnp.ones(2)).stacked
