@@ -49,7 +49,6 @@ from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
-from distlab.integrations.orbax.direct import watch_for_orbax
 from distlab.recording import Run, record
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from distlab import widgets  # noqa: TC004 - `__all__` names it, and `distlab` imports it
     from distlab.widgets import watch  # noqa: TC004
 
-watch_for_orbax()
 _offer_dask(__name__)
 
 __all__ = [

@@ -64,7 +64,7 @@ integrations.dask: text errors events cluster launching processes variables step
   coordinator
 integrations.flax: text errors devices values context variables step strategies
 integrations.orbax: text errors uncopied user_code threads file_locks cluster devices processes
-  values context variables data input integrations.hook
+  values context variables data input
 integrations.keras: text errors user_code events devices values context variables data input
   strategies control integrations.hook integrations.orbax
 integrations.ipyparallel: text errors launching processes runs
@@ -114,7 +114,7 @@ ALSO_USES = {
     "integrations.keras": {"keras"},
     "integrations.ipyparallel": {"ipyparallel", "psutil", "IPython"},
     "integrations.mlflow": {"mlflow"},
-    "integrations.orbax": {"flax", "google_crc32c", "orbax"},
+    "integrations.orbax": {"flax", "orbax"},
     "integrations.wandb": {"wandb"},
     "dashboard": {"bokeh", "panel", "prometheus_client", "tornado"},
     "demo": {"sklearn"},

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
+import jax
+
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import (
     ArgumentTypeError,
@@ -18,9 +20,9 @@ from distlab.errors import (
 )
 from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.entry import Entry, Saved
-from distlab.integrations.orbax.kinds import Kind, Position, Put
+from distlab.integrations.orbax.kinds import Kind, Put, is_position, kind_of
 from distlab.integrations.orbax.status import CheckpointLoadStatus, CheckpointOptions, listed
-from distlab.integrations.orbax.walk import kind_of, walk
+from distlab.integrations.orbax.walk import walk
 from distlab.text.counts import is_count
 from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
@@ -69,10 +71,12 @@ class Checkpoint:
     """
 
     save_counter: int
+    one_at_a_time: AbstractContextManager[object, None]
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         own: dict[str, Any] = self.__dict__
-        own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
+        own.update(_root=root, _parts={}, _job=None, save_counter=0)
+        own["one_at_a_time"] = threading.RLock()
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -92,7 +96,7 @@ class Checkpoint:
                     "alone: save counts it up."
                 )
             self.__dict__[name] = value
-        elif hasattr(type(self), name) or name.startswith("_"):
+        elif hasattr(type(self), name) or name in self.__dict__ or name.startswith("_"):
             raise ArgumentValueError(
                 f"A checkpoint has {name} itself, so no object can have that name. Choose another."
             )
@@ -248,18 +252,10 @@ class Checkpoint:
                 job.wait()
 
     @property
-    def one_at_a_time(self) -> AbstractContextManager[object, None]:
-        """Held by the thread that saves or restores."""
-        lock: AbstractContextManager[object, None] = self._lock
-        return lock
-
     def checkpoint_parts(self) -> dict[str, Any]:
-        """Returns the objects by name, for a checkpoint that this one is a part of."""
-        return dict(self._parts)
-
-    def replace_part(self, name: str, value: Any) -> None:
-        """Replaces an object."""
-        self._parts[name] = value
+        """The objects by name."""
+        parts: dict[str, Any] = self._parts
+        return parts
 
     def _walk(self, visit: Callable[[str, Any], Any]) -> None:
         if self._root is not None:
@@ -292,10 +288,10 @@ class Checkpoint:
         _require_outside("save")
         # Before steps have to wait: an iterator's data may come from functions that run some.
         found = self._leaves().items()
-        state = {n: _kind(leaf).saved(n, leaf) for n, leaf in found if _is_position(leaf)}
+        state = {n: _kind(leaf).saved(n, leaf) for n, leaf in found if is_position(leaf)}
         with in_flight.dispatching:
             for name, leaf in self._leaves().items():
-                if not _is_position(leaf):
+                if not is_position(leaf):
                     state[name] = _kind(leaf).saved(name, leaf)
         state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
@@ -345,7 +341,7 @@ class Checkpoint:
             for name, leaf in here.items()
             if name in entries
         }
-        positions = {name: here[name] for name in puts if _is_position(here[name])}
+        positions = {name: here[name] for name in puts if is_position(here[name])}
         _move(positions, {name: puts.pop(name) for name in positions})
         with in_flight.dispatching:
             self._walk(lambda name, leaf: puts[name]() if name in puts else leaf)
@@ -357,10 +353,6 @@ def _kind(leaf: Any) -> Kind:
     kind = kind_of(leaf)
     assert kind is not None  # `walk` visits leaves alone
     return kind
-
-
-def _is_position(leaf: Any) -> bool:
-    return isinstance(_kind(leaf), Position)
 
 
 def _move(iterators: Mapping[str, Any], moves: Mapping[str, Put]) -> None:
@@ -404,10 +396,4 @@ def _is_below(name: str, claim: str) -> bool:
 
 def _is_empty(part: Any) -> bool:
     """Returns whether an object is a nest without values, in which there is nothing to miss."""
-    if part is None or isinstance(part, Checkpoint):
-        return True
-    return isinstance(part, dict | list | tuple) and all(map(_is_empty, _values(part)))
-
-
-def _values(part: Any) -> list[Any]:
-    return list(part.values()) if isinstance(part, dict) else list(part)
+    return isinstance(part, Checkpoint) or not jax.tree.leaves(part)

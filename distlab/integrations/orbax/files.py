@@ -14,10 +14,9 @@ import threading
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import jax
 import msgspec
@@ -42,6 +41,7 @@ VERSION: Final = 1
 _METADATA: Final = "_CHECKPOINT_METADATA"
 _WRITTEN_NS: Final = "commit_timestamp_nsecs"
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
+_HOUR_NS: Final = 3600 * 10**9
 _one_at_a_time: Final = threading.RLock()
 """Held while Orbax works, whose objects are for one thread."""
 
@@ -74,78 +74,23 @@ def remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@final
-class Folder:
-    """The checkpoints of one name in a folder, of which Orbax's manager keeps the newest.
-
-    They are called `<name>-<number>`. Beyond `max_to_keep` (None keeps all), one is kept every
-    `every_hours`, and multiples of `every_number` are kept.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        name: str,
-        max_to_keep: int | None,
-        every_hours: float | None,
-        every_number: int | None,
-    ) -> None:
-        self.path = path
-        self.name = name
-        self._kept = max_to_keep, every_hours, every_number
-        self._manager: tuple[ProcessGroup | None, Any] | None = None
-
-    def write(self, number: int, state: Mapping[str, Saved]) -> None:
-        """Writes a checkpoint, then removes those that are not to be kept."""
-        with _writing(self.path / self.build_name(number)):
-            manager = self._of_orbax()
-            there = {number_of(path.name) for path in found(self.path, self.name)}
-            if there != set(manager.all_steps()):
-                manager.reload()  # some were removed by others
-            if number in there:
-                write(self.path / self.build_name(number), state)
-            else:
-                manager.save(number, args=_items(state), force=True)
-
-    def _of_orbax(self) -> Any:
-        processes = group.current()
-        if self._manager is None or self._manager[0] is not processes:
-            max_to_keep, every_hours, every_number = self._kept
-            alone = _of_this_process(processes)
-            policies = orbax().checkpoint_managers
-            kept = [policies.LatestN(max_to_keep)]
-            if every_hours is not None:
-                kept.append(policies.EveryNSeconds(timedelta(hours=every_hours).total_seconds()))
-            if every_number is not None:
-                kept.append(policies.EveryNSteps(every_number))
-            options = orbax().CheckpointManagerOptions(
-                preservation_policy=policies.AnyPreservationPolicy(kept),
-                step_name_format=self,
-                create=False,
-                cleanup_tmp_directories=True,
-                save_root_metadata=False,
-                enable_async_checkpointing=False,
-                **alone,
-            )
-            manager = orbax().CheckpointManager(
-                self.path, options=options, item_handlers=_handlers(alone)
-            )
-            self._manager = processes, manager
-        return self._manager[1]
-
-    def build_name(self, step: int) -> str:
-        """Returns the name of a checkpoint: TensorFlow's, with a hyphen."""
-        return f"{self.name}-{step}"
-
-    def find_all(self, base_path: Any) -> Iterator[Any]:
-        """Yields the checkpoints, for Orbax."""
-        for path in found(Path(base_path), self.name):
-            yield self.find_step(base_path, number_of(path.name))
-
-    def find_step(self, base_path: Any, step: Any) -> Any:
-        """Returns a checkpoint, for Orbax."""
-        steps = orbax().path.step
-        return steps.Metadata(step=step, path=steps.build_step_path(base_path, self, step))
+def retain(
+    folder: Path,
+    name: str,
+    newest: int | None,
+    every_hours: float | None,
+    every_number: int | None,
+) -> None:
+    """Removes what is left of unfinished saves, and all checkpoints but those to be kept."""
+    with _one_at_a_time:
+        for path in folder.glob(f"{name}-*{_UNFINISHED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        next_ns = 0.0
+        for path in found(folder, name)[: -newest if newest is not None else 0]:
+            if every_hours is not None and _time_of(path) >= next_ns:
+                next_ns = _time_of(path) + every_hours * _HOUR_NS
+            elif every_number is None or _number_of(path.name) % every_number != 0:
+                remove(path)
 
 
 def found(folder: Path, name: str | None = None) -> list[Path]:
@@ -153,18 +98,17 @@ def found(folder: Path, name: str | None = None) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file, not a folder of checkpoints. Choose another.")
     paths = list(folder.iterdir()) if folder.exists() else []
-    named = [path for path in paths if number_of(path.name, name) is not None]
-    whole = [path for path in named if is_checkpoint(path)]
-    return sorted(whole, key=lambda path: (_time_of(path), number_of(path.name)))
+    prefix = ".*" if name is None else re.escape(name)
+    named = [path for path in paths if re.fullmatch(rf"{prefix}-\d+", path.name)]
+    whole = [path for path in named if _is_checkpoint(path)]
+    return sorted(whole, key=lambda path: (_time_of(path), _number_of(path.name)))
 
 
-def number_of(folder: str, name: str | None = None) -> int | None:
-    """Returns the number of a checkpoint; None for another name."""
-    match = re.fullmatch(r"(.*)-(\d+)", folder)
-    return int(match[2]) if match is not None and name in (None, match[1]) else None
+def _number_of(name: str) -> int:
+    return int(name.rpartition("-")[2])
 
 
-def is_checkpoint(path: Path) -> bool:
+def _is_checkpoint(path: Path) -> bool:
     """Returns whether a path is that of a checkpoint, other than those Orbax writes for others."""
     return (path / _METADATA).is_file() and (path / "objects").is_dir()
 
@@ -185,7 +129,7 @@ def entries(path: Path) -> dict[str, Entry]:
             "path of a folder's newest one."
         )
     with _reading(path) as reader:
-        if not is_checkpoint(path):
+        if not _is_checkpoint(path):
             raise _damaged(path, "it was not written by distlab.train")
         items = orbax().args.Composite(objects=orbax().args.JsonRestore())
         objects = reader.restore(path, args=items)["objects"]
@@ -253,7 +197,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         with _one_at_a_time:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not is_checkpoint(path):
+            if path.exists() and not _is_checkpoint(path):
                 raise CheckpointError(
                     f"{path} exists and is no checkpoint, so none is written there. Remove it, or "
                     "choose another name."
@@ -301,31 +245,21 @@ def orbax() -> Any:
 
 
 @lru_cache(maxsize=1)
-def _of_this_process(processes: ProcessGroup | None) -> dict[str, Any]:
-    """Returns options by which a process writes and reads alone: Orbax would have all meet."""
-    if processes is None:
-        return {}
-    with suppress(ImportError, AttributeError):  # its first connection, perhaps to processes left
-        from orbax.checkpoint._src.futures import signaling_client
-
-        signaling_client.get_signaling_client.cache_clear()
-    here = jax.process_index()
-    alone = orbax().options.MultiprocessingOptions(
-        primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"distlab{here}"
-    )
-    return {"multiprocessing_options": alone}
-
-
-def _handlers(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "arrays": orbax().PyTreeCheckpointHandler(**options),
-        "objects": orbax().JsonCheckpointHandler(**options),
-    }
-
-
-@lru_cache(maxsize=1)
 def _checkpointer(processes: ProcessGroup | None) -> Any:
-    options = _of_this_process(processes)
-    composite = orbax().CompositeOptions(**options)
-    handler = orbax().CompositeCheckpointHandler(composite_options=composite, **_handlers(options))
+    """Returns Orbax's writer and reader of folders, for this process alone: Orbax would meet."""
+    options: dict[str, Any] = {}
+    if processes is not None:
+        with suppress(ImportError, AttributeError):  # its first connection, perhaps to those left
+            from orbax.checkpoint._src.futures import signaling_client
+
+            signaling_client.get_signaling_client.cache_clear()
+        here = jax.process_index()
+        options["multiprocessing_options"] = orbax().options.MultiprocessingOptions(
+            primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"distlab{here}"
+        )
+    handler = orbax().CompositeCheckpointHandler(
+        composite_options=orbax().CompositeOptions(**options),
+        arrays=orbax().PyTreeCheckpointHandler(**options),
+        objects=orbax().JsonCheckpointHandler(**options),
+    )
     return orbax().Checkpointer(handler, **options)

@@ -12,6 +12,7 @@ import numpy as np
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
+from distlab.integrations.orbax.entry import Saved
 from distlab.integrations.orbax.status import CheckpointOptions
 from distlab.text.counts import is_number, is_positive_count
 from distlab.text.shown import shown
@@ -100,11 +101,9 @@ class CheckpointManager:
             )
         self.checkpoint = checkpoint
         self.checkpoint_interval = checkpoint_interval
-        folder = files.absolute(directory)
-        files.found(folder)  # refuses a file
-        self._folder = files.Folder(
-            folder, checkpoint_name, max_to_keep, keep_checkpoint_every_n_hours, keep_every
-        )
+        self._folder, self._name = files.absolute(directory), checkpoint_name
+        self._kept = max_to_keep, keep_checkpoint_every_n_hours, keep_every
+        files.found(self._folder)  # refuses a file
         self._step_counter = step_counter
         self._init_fn = init_fn
         self._options = CheckpointOptions(enable_async=enable_async)
@@ -113,7 +112,7 @@ class CheckpointManager:
     @property
     def directory(self) -> str:
         """The folder's path."""
-        return str(self._folder.path)
+        return str(self._folder)
 
     @property
     def checkpoints(self) -> list[str]:
@@ -123,7 +122,7 @@ class CheckpointManager:
           CheckpointError: The thread that writes one could not.
         """
         self.sync()  # one that is being written is the newest
-        return [str(path) for path in files.found(self._folder.path, self._folder.name)]
+        return [str(path) for path in files.found(self._folder, self._name)]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -173,12 +172,15 @@ class CheckpointManager:
             checkpoint_number = _whole_number("checkpoint_number", checkpoint_number)
         checkpoint.save_counter += 1  # a save that fails, or is interrupted, uses its number up
         number = checkpoint.save_counter if checkpoint_number is None else checkpoint_number
-        checkpoint.write_by(
-            lambda state: self._folder.write(number, state),
-            self._options if options is None else options,
-        )
+        path = self._folder / f"{self._name}-{number}"
+
+        def write(state: dict[str, Saved]) -> None:
+            files.write(path, state)
+            files.retain(self._folder, self._name, *self._kept)
+
+        checkpoint.write_by(write, self._options if options is None else options)
         self._last_step = step
-        return str(self._folder.path / self._folder.build_name(number))
+        return str(path)
 
     def restore_latest(self, *, partial: bool = False) -> str | None:
         """Restores the newest checkpoint.

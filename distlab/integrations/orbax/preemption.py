@@ -271,6 +271,6 @@ def _restored_runs(manager: CheckpointManager) -> int:
     if path is None or _COUNTER in files.entries(Path(path)):
         checkpoint.checkpointed_runs = 0
     manager.restore_or_initialize()
-    if _COUNTER not in checkpoint.checkpoint_parts():
+    if _COUNTER not in checkpoint.checkpoint_parts:
         checkpoint.checkpointed_runs = 0  # the checkpoint was saved without this handler
     return int(checkpoint.checkpointed_runs)

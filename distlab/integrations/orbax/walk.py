@@ -11,39 +11,22 @@ import itertools
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
 
 from distlab.errors import ArgumentTypeError
-from distlab.integrations.orbax.array_kinds import (
-    Array,
-    KerasKind,
-    MirroredKind,
-    PerReplicaKind,
-    ShardedVariableKind,
-    VariableKind,
-)
-from distlab.integrations.orbax.kinds import Generator, Kind, Position, Python, Refused
+from distlab.integrations.orbax.kinds import kind_of, refusal
 from distlab.text.shown import shown, shown_text
 from distlab.variables.variable_copy import VariableCopy
 
 Visit: TypeAlias = Callable[[str, Any], Any]
 """Receives the name of a leaf and the leaf; returns the leaf that takes its place."""
 
-_KINDS: Final[tuple[Kind, ...]] = (
-    VariableKind(),
-    ShardedVariableKind(),
-    MirroredKind(),
-    PerReplicaKind(),
-    Refused(bytes, VariableCopy),
-    Python(),
-    Generator(),
-    Array(),
-    Position(),
-    KerasKind(),
-)
+_REFUSED: Final = (bytes, VariableCopy)
+"""Types that can't be saved, and must not be lost in silence."""
+
 _SETTINGS: Final = (bool, int, float, complex, str, bytes, np.ndarray, np.generic)
 """Attributes of these types say how an object works; they are no state of it."""
 
@@ -51,28 +34,8 @@ _FOREIGN: Final = {"distlab", "jax", "jaxlib", "numpy", "optax", *sys.stdlib_mod
 """Packages whose objects hold nothing of the user's."""
 
 
-@runtime_checkable
-class HasParts(Protocol):
-    """An object that names its parts itself."""
-
-    def checkpoint_parts(self) -> dict[str, Any]:
-        """Returns the parts by name."""
-
-    def replace_part(self, name: str, value: Any) -> None:
-        """Replaces a part."""
-
-
-def kind_of(value: Any) -> Kind | None:
-    """Returns the kind of a leaf; None for what is no leaf."""
-    return next((kind for kind in _KINDS if kind.accepts(value)), None)
-
-
 def walk(value: Any, name: str, visit: Visit) -> Any:
-    """Visits the leaves of an object that are state.
-
-    Attributes of objects are set to what takes the place of their values. Nests are made anew
-    where a leaf changes.
-    """
+    """Visits the leaves of an object that are state; returns it, or its nest with new leaves."""
     return _Walk(visit).nest(value, name, settings=False)
 
 
@@ -85,6 +48,8 @@ class _Walk:
         """Visits a nest; where it is an attribute, numbers in it are settings."""
         if value is None or (settings and isinstance(value, _SETTINGS)):
             return value
+        if isinstance(value, _REFUSED):
+            raise refusal(name, value)
         if kind_of(value) is not None:
             return self._visit(name, value)
         if any(value is outer for outer in self._inside):
@@ -96,10 +61,11 @@ class _Walk:
             self._inside.pop()
 
     def _parts(self, value: Any, name: str, *, settings: bool) -> Any:
-        if isinstance(value, HasParts):
-            for part, inner in value.checkpoint_parts().items():
-                value.replace_part(part, self.nest(inner, _join(name, part), settings=False))
-        elif is_nnx(value):
+        if hasattr(type(value), "checkpoint_parts"):  # a checkpoint in a checkpoint
+            parts = value.checkpoint_parts
+            for part, inner in list(parts.items()):
+                parts[part] = self.nest(inner, _join(name, part), settings=False)
+        elif _is_nnx(value):
             self._nnx(value, name)
         elif _is_keras(value):
             for part, inner in _keras_parts(value).items():
@@ -143,7 +109,7 @@ class _Walk:
             nnx.update(value, state)
 
 
-def is_nnx(value: Any) -> bool:
+def _is_nnx(value: Any) -> bool:
     """Returns whether a value is an object of Flax NNX, which changes in place."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and isinstance(value, nnx.Pytree)

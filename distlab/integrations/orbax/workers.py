@@ -20,14 +20,13 @@ from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup
 from distlab.threads import Thread
 
-OF_EACH_WORKER: Final = "workers"
+_OF_EACH_WORKER: Final = "workers"
 """The `dtype` of a position that is a list, with the entry of each worker's iterator."""
 
 _MEETING_SECONDS: Final = 300.0
 """The longest wait for the others to save, too."""
 _WRITING_SECONDS: Final = 3600.0
 """The longest wait until the chief has written."""
-_POLL_SECONDS: Final = 0.5
 
 _running: set[Job] = set()
 
@@ -77,17 +76,20 @@ def is_writer() -> bool:
 
 
 def writing(write: Callable[[], None]) -> Callable[[], None]:
-    """Returns this process's part in writing a checkpoint; all must call it in the same order.
+    """Returns this process's part in a save: the chief writes, the others wait for the outcome.
 
-    The chief writes and publishes the outcome, without waiting for the others. They wait for it,
-    and raise the chief's error.
+    All must call it in the same order. The chief waits for nobody; its error is raised on all.
     """
     processes = group.current()
     if processes is None:
         return write
-    key = f"saved/{processes.next_number('saved')}"
-    if not processes.is_chief:
-        return lambda: _wait_for_chief(processes, key)
+    place = f"checkpoint {processes.next_number('checkpoints')}"
+
+    def wait_for_chief() -> None:
+        text = processes.from_chief(place, None, _WRITING_SECONDS)
+        fault = msgspec.json.decode(text, type=Fault | None)
+        if fault is not None:
+            raise_fault(fault, processes.workers[0])
 
     def write_and_publish() -> None:
         fault = None
@@ -97,35 +99,15 @@ def writing(write: Callable[[], None]) -> Callable[[], None]:
             fault = fault_of(error)
             raise
         finally:
-            processes.kv.set(key, msgspec.json.encode(fault).decode())
+            processes.from_chief(place, msgspec.json.encode(fault).decode())
 
-    return write_and_publish
-
-
-def _wait_for_chief(processes: ProcessGroup, key: str) -> None:
-    chief = processes.workers[0]
-    for _ in range(int(_WRITING_SECONDS / _POLL_SECONDS)):
-        processes.check()
-        text = processes.kv.awaited(key, _POLL_SECONDS)
-        if text is not None:
-            fault = msgspec.json.decode(text, type=Fault | None)
-            if fault is not None:
-                raise_fault(fault, chief)
-            return
-    raise WorkerError(
-        chief.name,
-        chief.host,
-        f"It wrote no checkpoint within {_WRITING_SECONDS:g} seconds. Call save on all workers.",
-    )
+    return write_and_publish if processes.is_chief else wait_for_chief
 
 
 def with_all_positions(
     state: Mapping[str, Saved], encode: Callable[[Any], Any]
 ) -> dict[str, Saved]:
-    """Returns a state with the positions of all workers' iterators.
-
-    Where the positions are equal, one is kept, so that any number of workers restores it.
-    """
+    """Returns a state with the positions of all workers' iterators; one where they are equal."""
     processes = group.current()
     own = {name: saved.entry for name, saved in state.items() if saved.entry.kind == "position"}
     if processes is None or not own:
@@ -144,12 +126,12 @@ def with_all_positions(
 def _one_or_all(entries: list[Entry]) -> Entry:
     if all(entry == entries[0] for entry in entries):
         return entries[0]
-    return Entry("position", dtype=OF_EACH_WORKER, value=msgspec.to_builtins(entries))
+    return Entry("position", dtype=_OF_EACH_WORKER, value=msgspec.to_builtins(entries))
 
 
 def own_entry(entry: Entry) -> Entry:
     """Returns this process's own entry of a position that each worker has."""
-    if entry.dtype != OF_EACH_WORKER:
+    if entry.dtype != _OF_EACH_WORKER:
         return entry
     processes = group.current()
     index = 0 if processes is None else processes.index
@@ -158,7 +140,7 @@ def own_entry(entry: Entry) -> Entry:
 
 def workers_fault(entry: Entry) -> str:
     """Returns why the positions of each worker can't be restored here; empty where they can."""
-    if entry.dtype != OF_EACH_WORKER:
+    if entry.dtype != _OF_EACH_WORKER:
         return ""
     processes = group.current()
     here = 1 if processes is None else processes.count

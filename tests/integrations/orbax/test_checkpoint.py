@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import ArgumentTypeError, CheckpointMismatchError
-from distlab.integrations.orbax.array_kinds import copies_of_total
+from distlab.integrations.orbax.kinds import copies_of_total
 from tests.integrations.orbax.saving import (
     NONE,
     ON_READ,
