@@ -23,11 +23,7 @@ Drawn: TypeAlias = tuple[Sharding, dict[str, npt.NDArray[np.uint8]]]
 
 
 class BatchImages:
-    """Chooses batches, and draws each when its previews have come.
-
-    It is the first batch of a dataset and its first one that is not full, of eight datasets, and
-    then one every 10 s.
-    """
+    """Draws the first and the first partial batch of eight datasets, then one every 10 s."""
 
     def __init__(self) -> None:
         self._batches = Batches()
@@ -40,8 +36,7 @@ class BatchImages:
     def add(self, event: Event) -> list[Drawn]:
         """Adds an event; returns the batches that it completes, with their pictures.
 
-        A batch's previews come before its step and its dataset's next batch. Between them other
-        threads may take steps, read other datasets and tell of the machine.
+        Previews come before the batch's step, with events of other threads between them.
         """
         match event:
             case Strategy():

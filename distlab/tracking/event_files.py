@@ -25,11 +25,7 @@ _files = itertools.count()
 
 
 class EventFile:
-    """A new event file in a folder; what was written is there after `flush`.
-
-    Attributes:
-      path: The file.
-    """
+    """A new event file in a folder; what was written is there after `flush`."""
 
     def __init__(self, folder: Path, unix_ns: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)

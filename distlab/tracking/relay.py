@@ -57,7 +57,9 @@ class Relay:
                 self._last_step = event.step
             case Metric():
                 self._begin()
-                self._logger.log_scalars(max(event.step, 0), event.values, self._unix_ns(event))
+                self._logger.log_scalars(
+                    max(event.step, 0), event.values, self._unix_ns(event.time_ns)
+                )
             case _:
                 self._log_text(event)
 
@@ -96,10 +98,7 @@ class Relay:
             self._described = True
             self._logger.log_facts(_facts(run, self._strategy))
 
-    def _unix_ns(self, event: Event) -> int:
-        return self._wall_ns(event.time_ns)
-
-    def _wall_ns(self, time_ns: int) -> int:
+    def _unix_ns(self, time_ns: int) -> int:
         run = self._run
         return time_ns if run is None else run.unix_ns + time_ns - run.time_ns
 
@@ -107,7 +106,7 @@ class Relay:
         values = self._figures.take(time_ns)
         if values:
             self._begin()
-            self._logger.log_scalars(max(self._last_step, 0), values, self._wall_ns(time_ns))
+            self._logger.log_scalars(max(self._last_step, 0), values, self._unix_ns(time_ns))
 
     def _take_batches(self, batches: Sequence[Drawn]) -> None:
         """Keeps a batch until its step, whose number it gets."""
@@ -119,7 +118,7 @@ class Relay:
         if self._drawn is not None:
             (sharding, images), self._drawn = self._drawn, None
             self._begin()
-            self._logger.log_images(step, images, self._unix_ns(sharding))
+            self._logger.log_images(step, images, self._unix_ns(sharding.time_ns))
 
     def _log_text(self, event: Event) -> None:
         match event:
@@ -137,7 +136,7 @@ class Relay:
                 return
         self._begin()
         step = max(self._last_step, 0)
-        self._logger.log_text(step, f"distlab/{name}", text, self._unix_ns(event))
+        self._logger.log_text(step, f"distlab/{name}", text, self._unix_ns(event.time_ns))
 
 
 def _facts(run: Run | None, strategy: Strategy | None) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from distlab.data import INFINITE_CARDINALITY, Dataset
@@ -56,20 +55,6 @@ def require_function(name: str, value: Any) -> None:
     """Checks that an argument can be called."""
     if not callable(value):
         raise ArgumentTypeError(f"{name} must be a function, got {shown(value)}. Pass one by name.")
-
-
-def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Returns an iterable of functions as a tuple; an empty tuple for None."""
-    try:
-        functions = () if value is None else tuple(value)
-    except TypeError:
-        functions = (None,)
-    if all(map(callable, functions)):
-        return functions
-    raise ArgumentTypeError(
-        f"{name} must be a list of functions, got {shown(value)}. Write for example {name}=[save], "
-        "where save is a function of the outputs."
-    )
 
 
 def require_kind(name: str, value: Any, kind: type, *, optional: bool = False) -> None:

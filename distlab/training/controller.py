@@ -14,7 +14,6 @@ from distlab.errors import (
     ArgumentValueError,
     DistlabError,
     StructureError,
-    UnsupportedError,
 )
 from distlab.events import sink
 from distlab.integrations.orbax.manager import CheckpointManager
@@ -22,7 +21,6 @@ from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.text.shown import shown
 from distlab.training.checks import (
-    checked_functions,
     checked_total,
     require_count,
     require_kind,
@@ -37,8 +35,9 @@ Action = Callable[[Outputs], None]
 class Controller:
     """Trains in loops of some steps, evaluates, saves and resumes (`orbit.Controller`).
 
-    Where the manager's folder has a checkpoint, making a controller restores it. Steps are
-    counted from the beginning of the training, not of the program.
+    Where the manager's folder has a checkpoint, making a controller restores it. Steps are counted
+    from the beginning of the training, not of the program. In place of Orbit's summaries,
+    `dl.record(folder, tensorboard=...)` writes the outputs.
 
     Args:
       trainer: A `StandardTrainer`, whose steps advance `global_step`.
@@ -51,12 +50,6 @@ class Controller:
         position of the trainer's input is added to its checkpoint.
       train_actions: Functions that are called with the outputs after each loop.
       eval_actions: Functions that are called with the outputs of each evaluation.
-      summary_interval: Must be None, as the four below: Orbit's summaries of outputs are the
-        metrics of `dl.record(folder, tensorboard=...)`.
-      summary_dir: Must be None.
-      eval_summary_dir: Must be None.
-      summary_manager: Must be None.
-      eval_summary_manager: Must be None.
 
     Attributes:
       strategy: The strategy in whose scope checkpoints are restored.
@@ -65,7 +58,6 @@ class Controller:
     Raises:
       ArgumentValueError: There is neither trainer nor evaluator, or an argument is out of range.
       ArgumentTypeError: An argument is something else.
-      UnsupportedError: An argument of Orbit's summaries is given.
       ContextError: There is a checkpoint manager, and another strategy's scope around this call.
 
     Example:
@@ -102,19 +94,7 @@ class Controller:
         checkpoint_manager: CheckpointManager | None = None,
         train_actions: Iterable[Action] | None = None,
         eval_actions: Iterable[Action] | None = None,
-        summary_interval: None = None,
-        summary_dir: None = None,
-        eval_summary_dir: None = None,
-        summary_manager: None = None,
-        eval_summary_manager: None = None,
     ) -> None:
-        _refuse_summaries(
-            summary_interval=summary_interval,
-            summary_dir=summary_dir,
-            eval_summary_dir=eval_summary_dir,
-            summary_manager=summary_manager,
-            eval_summary_manager=eval_summary_manager,
-        )
         if trainer is None and evaluator is None:
             raise ArgumentValueError(
                 "Controller needs a trainer or an evaluator, and both are None. Pass trainer= or "
@@ -132,8 +112,8 @@ class Controller:
         self._global_step = global_step
         self._steps_per_loop = steps_per_loop
         self._manager = checkpoint_manager
-        self._train_actions: tuple[Action, ...] = checked_functions("train_actions", train_actions)
-        self._eval_actions: tuple[Action, ...] = checked_functions("eval_actions", eval_actions)
+        self._train_actions = tuple(train_actions or ())
+        self._eval_actions = tuple(eval_actions or ())
         self.restored: str | None = None
         _ = self.step  # is a number
         if checkpoint_manager is not None:
@@ -252,17 +232,6 @@ class Controller:
             prefix = "" if what == "train" else f"{what}_"
             values = {f"{prefix}{name}": value for name, value in numbers.items()}
             recorder.emit(events.Metric(time_ns=time.monotonic_ns(), step=self.step, values=values))
-
-
-def _refuse_summaries(**given: Any) -> None:
-    """Checks that no argument of Orbit's summaries is given, which would write nothing here."""
-    for name, value in given.items():
-        if value is not None:
-            raise UnsupportedError(
-                f"A Controller here writes no summaries of its own, got {name}={shown(value)}. "
-                f"Leave {name} out, and train in `with dl.record(folder, tensorboard=logs)`: the "
-                "outputs are its metrics."
-            )
 
 
 def _numbers(returned_by: str, outputs: Any) -> dict[str, float]:

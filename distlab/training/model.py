@@ -72,13 +72,7 @@ def get_variable(
 
 @final
 class Model:
-    """The variables of a model function under a strategy.
-
-    Attributes:
-      variables: The variables by name.
-      global_step: The variable that counts the steps.
-      slots: The optimizer's state, of variables; None where the model does not train.
-    """
+    """The variables of a model function, and its optimizer's slots, under a strategy."""
 
     def __init__(
         self, call: Callable[[Any, Any, str], EstimatorSpec], strategy: Strategy, seed: int

@@ -21,7 +21,6 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     MissingExtraError,
-    UnsupportedError,
     ValueShapeError,
 )
 from distlab.strategies.abstract import Strategy
@@ -114,7 +113,7 @@ class Metric:
             return
         in_flight.require_open()
         leaves = jax.tree.leaves(values, is_leaf=_is_distributed)
-        parts = [isinstance(leaf, DistributedValues) and not _is_common(leaf) for leaf in leaves]
+        parts = [_is_distributed(leaf) and not isinstance(leaf, Mirrored) for leaf in leaves]
         if not any(parts):
             self._add_once(jax.tree.map(_common, values, is_leaf=_is_distributed))
             return
@@ -205,23 +204,18 @@ class Mean(Metric):
             average = _nnx().metrics.Average()
         super().__init__(average, name)
 
-    def update_state(  # type: ignore[override]
-        self, values: Any, mask: Any = None, *, sample_weight: None = None
-    ) -> None:
+    def update_state(self, values: Any, mask: Any = None) -> None:  # type: ignore[override]
         """Adds values.
 
         Args:
           values: Numbers, one for each example.
           mask: Booleans of their shape; values where it is false are left out.
-          sample_weight: Must be None: all values weigh the same.
 
         Raises:
           ArgumentTypeError: `mask` is not made of booleans, or some are per replica and others
             are arrays for all.
           ValueShapeError: `mask` has another shape than `values`.
-          UnsupportedError: There are weights.
         """
-        _refuse_weights(sample_weight)
         in_flight.require_not_forked()
         super().update_state(values=_as_floats(values), **_masked(mask))
 
@@ -265,14 +259,7 @@ class Accuracy(Metric):
         super().__init__(accuracy, name)
 
     def update_state(  # type: ignore[override]
-        self,
-        labels: Any = None,
-        logits: Any = None,
-        mask: Any = None,
-        *,
-        y_true: Any = None,
-        y_pred: Any = None,
-        sample_weight: None = None,
+        self, labels: Any, logits: Any, mask: Any = None
     ) -> None:
         """Adds predictions.
 
@@ -280,20 +267,13 @@ class Accuracy(Metric):
           labels: The true classes, whole numbers.
           logits: The model's output; without a threshold with one more axis, for the classes.
           mask: Booleans of the labels' shape; examples where it is false are left out.
-          y_true: Keras' name of `labels`, in its place.
-          y_pred: Keras' name of `logits`, in its place.
-          sample_weight: Must be None: all examples weigh the same.
 
         Raises:
-          ArgumentTypeError: Labels or logits are missing or given twice; or `mask` is not made of
-            booleans, or some are per replica and others are arrays for all.
+          ArgumentTypeError: `mask` is not made of booleans, or some are per replica and others
+            are arrays for all.
           ValueShapeError: Labels are no whole numbers, or the shapes do not fit.
-          UnsupportedError: There are weights.
         """
-        _refuse_weights(sample_weight)
         in_flight.require_not_forked()
-        labels = _given_once("labels", labels, "y_true", y_true)
-        logits = _given_once("logits", logits, "y_pred", y_pred)
         super().update_state(labels=_as_array(labels), logits=_as_array(logits), **_masked(mask))
 
     def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -357,11 +337,6 @@ def _is_distributed(value: Any) -> bool:
     return isinstance(value, DistributedValues)
 
 
-def _is_common(value: Any) -> bool:
-    """Returns whether all replicas hold the same value."""
-    return isinstance(value, Mirrored)
-
-
 def _common(value: Any) -> Any:
     """Returns the value that all replicas hold alike; other values unchanged."""
     return value.values[0] if isinstance(value, Mirrored) else value
@@ -375,27 +350,6 @@ def _as_array(value: Any) -> Any:
 def _as_floats(value: Any) -> Any:
     """Returns numbers in single precision, as Keras adds them up: bfloat16 has three digits."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), _as_array(value))
-
-
-def _refuse_weights(weights: Any) -> None:
-    """Refuses the weights of Keras' metrics: examples are counted, by whole numbers."""
-    if weights is not None:
-        raise UnsupportedError(
-            "update_state counts each example once and takes no weights, got "
-            f"sample_weight={shown(weights)}. Pass mask=sample_weight != 0 if they are 0 and 1; "
-            "else make a Mean of value times weight and a Mean of weight, and divide their results."
-        )
-
-
-def _given_once(name: str, value: Any, of_keras: str, other: Any) -> Any:
-    """Returns an argument that has two names."""
-    if (value is None) is (other is None):
-        found = "both" if other is not None else "neither"
-        raise ArgumentTypeError(
-            f"update_state takes {name}, which Keras calls {of_keras}, got {found} of them. Pass "
-            f"one: update_state(labels, logits)."
-        )
-    return other if value is None else value
 
 
 def _masked(mask: Any) -> dict[str, Any]:

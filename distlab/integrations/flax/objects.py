@@ -101,13 +101,7 @@ def _role(kind: type) -> Literal["object", "state"] | None:
 
 @final
 class NnxStructure:
-    """The structure of objects: all but the numbers in their arrays.
-
-    Attributes:
-      graph: The objects' definition.
-      state: The structure of the list of their variables' values.
-      paths: The path of each variable.
-    """
+    """The structure of objects: all but the numbers in their arrays."""
 
     def __init__(self, graph: Any, state: Any, paths: Sequence[Path]) -> None:
         self.graph = graph

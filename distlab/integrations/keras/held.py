@@ -30,9 +30,7 @@ _ATTRIBUTE: Final = "_distlab_held"
 class Held:
     """A variable of Keras on the replicas' devices.
 
-    Attributes:
-      variable: The variable of distlab.
-      away: Whether Keras has given its own value away until the end of the epoch.
+    `away` while Keras has given its own value away, until the end of the epoch.
     """
 
     __slots__ = ("_adds", "_shown", "away", "variable")

@@ -26,12 +26,7 @@ from distlab.values.distributed import PerReplica
 
 @final
 class DatasetAdapter(DataAdapter):  # type: ignore[misc]
-    """A dataset of distlab as Keras takes its input.
-
-    Raises:
-      UnsupportedError: Class weights are given for a distributed dataset.
-      ArgumentValueError: The dataset has no end, and `steps_per_epoch` is None.
-    """
+    """A dataset of distlab as Keras takes its input."""
 
     def __init__(
         self,
@@ -97,12 +92,7 @@ def _weighted(class_weight: dict[int, float]) -> Any:
 
 @final
 class Batches:
-    """The batches of one input, divided over the replicas; each `iter` begins an epoch.
-
-    Args:
-      adapter: Keras' reader of the input.
-      strategy: The strategy of the model.
-    """
+    """The batches of one input, divided over the replicas; each `iter` begins an epoch."""
 
     def __init__(self, adapter: Any, strategy: Strategy) -> None:
         self._adapter = adapter
@@ -132,10 +122,7 @@ class Batches:
         return jax.ShapeDtypeStruct((part, *rest), np.asarray(leaf).dtype)
 
     def __iter__(self) -> Iterator[Any]:
-        """Returns batches with a `PerReplica` at each leaf; with one replica, plain arrays.
-
-        An iterator over a dataset of distlab has a position that can be saved.
-        """
+        """Returns batches; over a dataset of distlab their position can be saved."""
         if self._host is None:
             return iter(self._dataset)
         return map(self._host.packed, self._dataset)
@@ -237,27 +224,19 @@ def _part_spec(part: Any) -> jax.ShapeDtypeStruct:
 
 
 class Start(NamedTuple):
-    """The beginning of the next epoch.
-
-    Attributes:
-      batch: The number of batches that were applied.
-      position: The position of the input's iterator; None where the batches must be read again.
-    """
+    """The beginning of the next epoch, after batches that were applied."""
 
     batch: int
     position: Any = None
+    """The position of the input's iterator; None where the batches must be read again."""
 
 
 class Reading(NamedTuple):
-    """The input that Keras reads.
-
-    Attributes:
-      iterator: The iterator of the batches.
-      goes_on: Whether the next epoch goes on with it: `fit` was given `steps_per_epoch`.
-    """
+    """The input that Keras reads."""
 
     iterator: Any
     goes_on: bool
+    """True if the next epoch goes on with it: `fit` was given `steps_per_epoch`."""
 
 
 class _Thread(threading.local):

@@ -35,10 +35,7 @@ def replica() -> ReplicaContext | None:
 
 
 def share(context: ReplicaContext) -> Any:
-    """Returns the weight of this replica's mean in the mean of all: 1 / replicas, as in TensorFlow.
-
-    Where a model weighs by examples, it is the replica's part of the global batch.
-    """
+    """Returns this replica's weight: TensorFlow's 1 / replicas, or its share of the examples."""
     return 1.0 / context.num_replicas_in_sync if _thread.share is None else _thread.share
 
 

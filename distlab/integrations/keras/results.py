@@ -24,10 +24,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def rows_of(value: PerReplica | Mirrored) -> dict[int, np.ndarray]:
-    """Waits for a value and returns this process's components by replica.
-
-    They are read device by device: JAX takes twice as long to make one array of a few numbers.
-    """
+    """Waits for a value; returns this process's components, device by device: twice as fast."""
     if isinstance(value, Mirrored):
         return {0: np.asarray(value.array)}
     rows = {
@@ -41,11 +38,9 @@ def rows_of(value: PerReplica | Mirrored) -> dict[int, np.ndarray]:
 
 
 def joined(value: Any, strategy: Strategy) -> Any:
-    """Returns the examples of all replicas, of all workers; scalars are stacked.
+    """Returns the examples of all replicas, with several workers in the input's order.
 
-    Examples are in replica order, and with several workers in that of the input: the first
-    replica of each worker, then the second ones, as in `_multi_worker_concat` of Keras on
-    TensorFlow.
+    That is the first replica of each, then the second ones: Keras' `_multi_worker_concat`.
     """
     if not isinstance(value, PerReplica | Mirrored):
         return value

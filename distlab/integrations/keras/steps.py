@@ -41,13 +41,7 @@ KINDS: Final[dict[StepName, tuple[Kind, ...]]] = {
 
 @final
 class Steps:
-    """The steps of one model under its strategy.
-
-    Args:
-      model: The model.
-      strategy: The strategy in whose scope it was made.
-      by_examples: Whether each example counts alike, in place of each replica.
-    """
+    """The steps of one model under its strategy."""
 
     def __init__(self, model: Any, strategy: Strategy, *, by_examples: bool) -> None:
         self.strategy = strategy
@@ -92,11 +86,7 @@ class Steps:
 
 @final
 class _Step:
-    """One kind of step of a model.
-
-    Attributes:
-      state: The state after the last step, as Keras passes it around.
-    """
+    """One kind of step of a model; `state` is that after the last one, as Keras passes it."""
 
     def __init__(self, steps: Steps, model: Any, name: StepName, *, by_examples: bool) -> None:
         self.state: State = ()
@@ -260,10 +250,7 @@ def _results(model: Any, changed: set[int]) -> dict[Path, Any]:
 
 
 def _means(packed: Any, context: ReplicaContext, examples: int) -> Any:
-    """Returns the means of logs over the replicas of all workers that have examples.
-
-    Workers read these without waiting for one another, in whatever thread.
-    """
+    """Returns the means of logs over all workers' replicas that have examples, for any thread."""
     counts = jnp.float32(examples > 0)
     full = context.all_reduce("SUM", counts)
     weight = jnp.where(full > 0, counts / jnp.maximum(full, 1), 1 / context.num_replicas_in_sync)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,6 @@ class MLflow(Logger):
         self.run_id = run_id if active is None else active.info.run_id
         self._own = self.run_id is None
         self._client: Any = None
-        self._names = MetricNames()
         self._metrics: list[Any] = []
         self._texts: dict[str, list[str]] = {}
         self._changed: set[str] = set()
@@ -97,7 +96,6 @@ class MLflow(Logger):
     def start(self, run: RunFacts) -> None:
         """Makes the run, or finds the one that was named."""
         self._client = _mlflow().MlflowClient(tracking_uri=self._uri)
-        self._names = MetricNames()
         self._texts.clear()
         if not self._own:
             self._client.get_run(self.run_id)
@@ -120,7 +118,7 @@ class MLflow(Logger):
         """Collects metrics, and passes them on by the thousand."""
         metric = _mlflow().entities.Metric
         self._metrics += [
-            metric(self._names.of(name), value, unix_ns // 1_000_000, step)
+            metric(metric_name(name), value, unix_ns // 1_000_000, step)
             for name, value in values.items()
         ]
         if len(self._metrics) >= _MOST_AT_ONCE:
@@ -179,36 +177,8 @@ class MLflow(Logger):
         return str(self._client.create_experiment(name) if found is None else found.experiment_id)
 
 
-@final
-class MetricNames:
-    """Gives each name one that MLflow takes, and that no other has.
-
-    MLflow takes letters, digits, `_ - . : /` and spaces, and no name that would lead out of a
-    folder.
-    """
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
-
-    def of(self, name: str) -> str:
-        """Returns the name for MLflow: the same where it takes it."""
-        known = self._names.get(name)
-        if known is None:
-            known = self._names[name] = self._free(_taken_name(name))
-            self._taken.add(known)
-        return known
-
-    def _free(self, name: str) -> str:
-        number, free = 1, name
-        while free in self._taken:
-            number += 1
-            ending = f"_{number}"
-            free = name[: _LONGEST - len(ending)] + ending
-        return free
-
-
-def _taken_name(name: str) -> str:
+def metric_name(name: str) -> str:
+    """Returns a name as MLflow takes it: letters, digits, `_ - . : /`, no way out of a folder."""
     parts = [part for part in _NOT_TAKEN.sub("_", name).split("/") if part]
     plain = "/".join("_" * len(part) if part in {".", ".."} else part for part in parts)
     return plain[:_LONGEST].rstrip("/") or "_"

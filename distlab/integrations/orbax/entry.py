@@ -51,12 +51,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Saved(NamedTuple):
-    """A leaf, as it is written.
-
-    Attributes:
-      entry: Its description.
-      array: Its array, which nobody changes; None where it has none.
-    """
+    """A leaf, as it is written, with its array, which nobody changes."""
 
     entry: Entry
     array: np.ndarray | None = None
