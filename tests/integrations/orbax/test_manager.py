@@ -33,6 +33,8 @@ def managed(folder: Path, **options: Any) -> tuple[dl.Variable, dl.train.Checkpo
 
 
 def test_the_newest_are_kept_and_a_new_manager_goes_on_counting(tmp_path: Path) -> None:
+    assert dl.train.latest_checkpoint(tmp_path) is None
+    assert dl.train.latest_checkpoint(tmp_path / "new") is None
     _, manager = managed(tmp_path / "new" / "folder", max_to_keep=2)
     assert manager.restore_or_initialize() is None
     paths = [manager.save() for _ in range(3)]
@@ -105,15 +107,6 @@ def test_the_interval_counts_steps_from_the_last_checkpoint(tmp_path: Path) -> N
     assert later.save() is None
 
 
-def test_init_fn_is_called_where_there_is_no_checkpoint(tmp_path: Path) -> None:
-    called = []
-    _, manager = managed(tmp_path, init_fn=lambda: called.append(1))
-    assert manager.restore_or_initialize() is None
-    manager.save()
-    assert manager.restore_or_initialize() is not None
-    assert called == [1]
-
-
 def test_restore_or_initialize_restores_common_names_if_asked(
     tmp_path: Path,
 ) -> None:
@@ -128,8 +121,11 @@ def test_restore_or_initialize_restores_common_names_if_asked(
         manager.restore_or_initialize()
     assert manager.restore_or_initialize(partial=True) == manager.latest_checkpoint
     assert (float(own), called) == (1.0, [])
-    empty: Any = dl.train.CheckpointManager(manager.checkpoint, tmp_path / "empty")
+    empty: Any = dl.train.CheckpointManager(
+        manager.checkpoint, tmp_path / "empty", init_fn=lambda: called.append(1)
+    )
     assert empty.restore_or_initialize(partial=True) is None
+    assert called == [1]
     with pytest.raises(ArgumentTypeError, match="partial must be True or False, got 'yes'"):
         empty.restore_or_initialize(partial="yes")
 
@@ -153,6 +149,10 @@ def test_a_folder_without_a_checkpoint_has_no_variables(tmp_path: Path) -> None:
             read(tmp_path)
         with pytest.raises(NotFoundError, match="There is no checkpoint"):
             read(tmp_path / "missing")
+    manager = managed(tmp_path)[1]
+    manager.save()
+    with pytest.raises(ArgumentValueError, match=r"ckpt-1 has no array 'x'\. It has step\. Pass"):
+        dl.train.load_variable(tmp_path, "x")
 
 
 def test_checkpoints_of_orbax_itself_are_left_alone(tmp_path: Path) -> None:
@@ -163,19 +163,6 @@ def test_checkpoints_of_orbax_itself_are_left_alone(tmp_path: Path) -> None:
         manager.save()
     assert names(manager) == ["ckpt-2"]
     assert (tmp_path / "ckpt-9").exists()
-
-
-def test_the_error_for_an_unknown_variable_lists_the_names(tmp_path: Path) -> None:
-    _, manager = managed(tmp_path)
-    path = manager.save()
-    unknown: Any = ["step"]
-    with pytest.raises(ArgumentValueError, match=r"ckpt-1 has no array 'x'\. It has step\. Pass"):
-        dl.train.load_variable(tmp_path, "x")
-    with pytest.raises(ArgumentValueError, match=r"no array \['step'\]"):
-        dl.train.load_variable(str(path), unknown)
-    dl.train.Checkpoint(epoch=3).save(tmp_path / "plain")
-    with pytest.raises(ArgumentValueError, match="It has none"):
-        dl.train.load_variable(tmp_path / "plain-1", "epoch")
 
 
 def test_a_checkpoint_that_a_thread_still_writes_is_the_newest(tmp_path: Path) -> None:
@@ -235,11 +222,6 @@ def test_a_process_that_ends_finishes_its_checkpoint(tmp_path: Path) -> None:
     path = dl.train.latest_checkpoint(tmp_path)
     assert path == str(tmp_path / "ckpt-1")
     assert dl.train.load_variable(path, "x").sum() == 1000
-
-
-def test_latest_checkpoint_of_an_empty_or_missing_folder_is_none(tmp_path: Path) -> None:
-    assert dl.train.latest_checkpoint(tmp_path) is None
-    assert dl.train.latest_checkpoint(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize(
