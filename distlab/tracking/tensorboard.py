@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
-from distlab.text.paths import at_home, path_refusal
+from distlab.errors import RecordError
+from distlab.text.paths import at_home
 from distlab.text.png import encode
 from distlab.text.shown import shown, shown_clause
 from distlab.tracking.event_files import EventFile
@@ -33,7 +32,6 @@ class TensorBoard(Logger):
       path: The newest event file; None before the first.
 
     Raises:
-      ArgumentTypeError: `logdir` is not a path.
       RecordError: The folder can't be created.
 
     Example:
@@ -46,13 +44,6 @@ class TensorBoard(Logger):
     """
 
     def __init__(self, logdir: str | os.PathLike[str]) -> None:
-        given: Any = logdir
-        if not isinstance(given, str | os.PathLike) or not os.fspath(given):
-            raise ArgumentTypeError(
-                f'TensorBoard\'s logs need a folder, got {shown(logdir)}. Write tensorboard="logs".'
-            )
-        if refusal := path_refusal(given, "TensorBoard's log"):
-            raise ArgumentValueError(refusal)
         # The program may change its directory.
         self._folder = Path(at_home(os.fspath(logdir))).absolute()
         self.path: Path | None = None

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from distlab.context.replica_context import get_replica_context
-from distlab.devices import jax_internals
 from distlab.errors import ArgumentValueError, ContextError, StructureError, ValueShapeError
 from distlab.strategies.abstract import Strategy
 from distlab.text.shown import shown
@@ -44,8 +43,7 @@ def get_variable(
 
     Raises:
       ContextError: This is not inside a model function.
-      ArgumentValueError: There is no shape, or it is not that of the variable; or the model
-        function has asked for the name already.
+      ArgumentValueError: There is no shape, or the model function has asked for the name already.
 
     Example:
       >>> import jax.numpy as jnp, optax
@@ -141,23 +139,12 @@ class Model:
         if self._building is not None:
             self._building.add(name)
         if name not in self.variables:
-            if jax_internals.being_transformed():
-                raise ContextError(
-                    f"The variable {name} is new in a later call of the model function. Make the "
-                    "same variables in each call of a mode."
-                )
             with self._strategy.scope():
                 value = self._initial(name, shape, dtype, initializer)
                 self.variables[name] = Variable(value, name=name)
-        held = self.variables[name]
-        if shape is not None and tuple(shape) != held.shape:
-            raise ArgumentValueError(
-                f"The variable {name} has the shape {list(held.shape)}, and get_variable asks for "
-                f"{list(shape)}. Give each variable a name of its own."
-            )
         if self._values is not None:
             return jnp.asarray(self._values[name])
-        return held.value()
+        return self.variables[name].value()
 
     def train_step(self, *element: Any) -> None:
         """Applies the gradients of one replica's examples: a replica function."""

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from distlab.errors import ArgumentValueError
 from distlab.strategies.abstract import Strategy
-from distlab.text.shown import shown
 from distlab.training.checks import require_count, require_function, require_kind
 
 
@@ -91,15 +89,6 @@ class EstimatorSpec:
     loss: Any = None
     train_op: Any = None
     eval_metric_ops: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Checks the mode."""
-        modes = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
-        if self.mode not in modes:
-            raise ArgumentValueError(
-                f"mode must be one of {', '.join(map(repr, modes))}, got {shown(self.mode)}. Pass "
-                "the mode that the model function was called with."
-            )
 
 
 @final

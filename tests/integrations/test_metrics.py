@@ -254,7 +254,6 @@ class Shifted(nnx.metrics.Average):
     [
         (lambda: dl.metrics.Metric(nnx.metrics.Welford()), ArgumentTypeError, "nnx.metrics.Avera"),
         (lambda: dl.metrics.Metric(Shifted()), ArgumentValueError, "starts from zeros"),
-        (lambda: dl.metrics.Accuracy(True), ArgumentTypeError, "threshold is a number"),
         (
             lambda: dl.metrics.Mean().update_state(jnp.ones(2), mask=jnp.array([0.5, 1.0])),
             ArgumentTypeError,

@@ -34,7 +34,7 @@ def messages(folder: Path) -> list[Any]:
     return list(LegacyEventFileLoader(str(path)).Load())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     step=st.integers(0, 2**63 - 1),
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, RecordError
+from distlab.errors import RecordError
 from distlab.events import Error, Metric, Sharding, Step
 from distlab.io import decode_png
 from distlab.recording import RingRecorder, Run, record
@@ -138,13 +138,6 @@ def test_such_an_event_ends_a_live_log_aloud(recorder: RingRecorder, tmp_path: P
 def odd_batch() -> Sharding:
     """A batch whose indices are no whole numbers of 8 bytes."""
     return samples.sharding(0, b"odd")
-
-
-def test_what_is_no_folder_is_refused(recorder: RingRecorder, tmp_path: Path) -> None:
-    logdir: Any = 3
-    with pytest.raises(ArgumentTypeError, match=r'need a folder, got .*tensorboard="logs"'):
-        record(tmp_path / "run", tensorboard=logdir)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_a_file_is_refused(recorder: RingRecorder, tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.strategies.abstract import Strategy
-from distlab.text.counts import is_number
 from distlab.text.shown import shown
 from distlab.values.checks import as_array
 from distlab.values.distributed import DistributedValues, Mirrored
@@ -231,9 +230,6 @@ class Accuracy(Metric):
         the class with the highest logit is predicted.
       name: The name that pages show for its variables.
 
-    Raises:
-      ArgumentTypeError: `threshold` is not a number.
-
     Example:
       >>> import distlab as dl, jax.numpy as jnp
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -248,14 +244,9 @@ class Accuracy(Metric):
     """
 
     def __init__(self, threshold: float | None = None, name: str = "accuracy") -> None:
-        if threshold is not None and not is_number(threshold):
-            raise ArgumentTypeError(
-                f"threshold is a number, got {shown(threshold)}. Leave it out where the class "
-                "with the highest logit is predicted."
-            )
-        level = self._threshold = None if threshold is None else float(threshold)
+        self._threshold = threshold
         with _of_the_library(), jax.ensure_compile_time_eval():
-            accuracy = _nnx().metrics.Accuracy(level)
+            accuracy = _nnx().metrics.Accuracy(threshold)
         super().__init__(accuracy, name)
 
     def update_state(  # type: ignore[override]

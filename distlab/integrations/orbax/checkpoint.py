@@ -23,8 +23,6 @@ from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.kinds import Kind, Put, is_position, kind_of
 from distlab.integrations.orbax.status import CheckpointLoadStatus, CheckpointOptions, listed
 from distlab.integrations.orbax.walk import walk
-from distlab.text.counts import is_count
-from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.variables import frames
 
@@ -90,11 +88,6 @@ class Checkpoint:
     def __setattr__(self, name: str, value: Any) -> None:
         """Adds or replaces an object."""
         if name == _COUNTER:
-            if not is_count(value):
-                raise ArgumentTypeError(
-                    f"{name} must be a whole number of at least 0, got {shown(value)}. Leave it "
-                    "alone: save counts it up."
-                )
             self.__dict__[name] = value
         elif hasattr(type(self), name) or name in self.__dict__ or name.startswith("_"):
             raise ArgumentValueError(
@@ -161,7 +154,7 @@ class Checkpoint:
 
     def write_by(self, write: Callable[[dict[str, Saved]], None], options: Any) -> None:
         """Has a function write the objects, in a thread if the options ask for one."""
-        in_background = _checked(options).in_background
+        in_background = (options or CheckpointOptions()).in_background
         files.orbax()
         with self.one_at_a_time:
             self.sync()
@@ -208,8 +201,6 @@ class Checkpoint:
           ((), [1.0, 2.0])
         """
         del options
-        if refusal := flag_refusal("partial", partial):
-            raise ArgumentTypeError(refusal)
         if save_path is None:
             return CheckpointLoadStatus(0, (), (), given=False)
         _require_outside("restore")
@@ -379,15 +370,6 @@ def _require_outside(verb: str) -> None:
             f"Checkpoint.{verb} was called in a function that replicas run, or that JAX traces. "
             "Call it between the steps, outside of strategy.run and jax.jit."
         )
-
-
-def _checked(options: Any) -> CheckpointOptions:
-    if not isinstance(options, CheckpointOptions | None):
-        raise ArgumentTypeError(
-            f"options must be dl.train.CheckpointOptions, got {shown(options)}. Leave them out "
-            "for the default."
-        )
-    return options or CheckpointOptions()
 
 
 def _is_below(name: str, claim: str) -> bool:

@@ -18,7 +18,6 @@ from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.processes import group
 from distlab.processes.preemption import StopPoint
-from distlab.text.counts import is_number
 from distlab.text.shown import shown
 
 RESTART_CODE: Final = 42
@@ -53,9 +52,6 @@ class TerminationConfig:
       grace_period: The seconds from the notice to the end.
       save_fn: What is called to save.
 
-    Raises:
-      ArgumentValueError: `grace_period` is no number of seconds.
-
     Example:
       >>> import sys
       >>> import distlab as dl
@@ -71,11 +67,6 @@ class TerminationConfig:
         grace_period: float | None = None,
         save_fn: Callable[..., Any] | None = None,
     ) -> None:
-        if grace_period is not None and not (is_number(grace_period) and grace_period >= 0):
-            raise ArgumentValueError(
-                f"grace_period must be a number of seconds, at least 0, or None, got "
-                f"{shown(grace_period)}. Leave it out to save and end at once."
-            )
         self.termination_watcher_fn = termination_watcher_fn
         self.exit_fn = exit_fn
         self.grace_period = grace_period

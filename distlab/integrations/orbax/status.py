@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from distlab.errors import ArgumentTypeError, CheckpointMismatchError
-from distlab.text.flags import flag_refusal
+from distlab.errors import CheckpointMismatchError
 
 _MOST_LISTED: Final = 12
 
@@ -22,9 +21,6 @@ class CheckpointOptions:
         writes them. `sync()` waits for it, the next save does, and so does the end of the process.
       experimental_enable_async_checkpoint: The same, under its first name.
 
-    Raises:
-      ArgumentTypeError: An option is neither True nor False.
-
     Example:
       >>> import distlab as dl
       >>> options = dl.train.CheckpointOptions(enable_async=True)
@@ -35,12 +31,6 @@ class CheckpointOptions:
 
     enable_async: bool = False
     experimental_enable_async_checkpoint: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks the options."""
-        for name, value in vars(self).items():
-            if refusal := flag_refusal(name, value):
-                raise ArgumentTypeError(refusal)
 
     @property
     def in_background(self) -> bool:

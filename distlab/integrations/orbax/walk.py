@@ -16,9 +16,7 @@ from typing import Any, Final, TypeAlias
 import jax
 import numpy as np
 
-from distlab.errors import ArgumentTypeError
 from distlab.integrations.orbax.kinds import kind_of, refusal
-from distlab.text.shown import shown, shown_text
 from distlab.variables.variable_copy import VariableCopy
 
 Visit: TypeAlias = Callable[[str, Any], Any]
@@ -81,15 +79,9 @@ class _Walk:
 
     def _node(self, value: Any, name: str, *, settings: bool) -> Any:
         visited = itertools.count()  # the first is the nest, and the others are its parts
-        try:
-            pairs, structure = jax.tree_util.tree_flatten_with_path(
-                value, is_leaf=lambda _: next(visited) > 0
-            )
-        except ValueError as error:  # of JAX: a dict with keys that can't be compared
-            raise ArgumentTypeError(
-                f"{name} is {shown(value)}, which JAX can't take apart: {shown_text(error):.200}. "
-                "Use strings as the keys of a dict, and nothing else."
-            ) from error
+        pairs, structure = jax.tree_util.tree_flatten_with_path(
+            value, is_leaf=lambda _: next(visited) > 0
+        )
         parts = [part for _, part in pairs]
         new = [
             self.nest(part, _join(name, _key(path[0])), settings=settings) for path, part in pairs
