@@ -252,18 +252,15 @@ def patch_epochs() -> None:
     """Lets an epoch begin in the middle, with Keras' own count of its steps."""
 
     @patch(EpochIterator, "_enumerate_iterator")
-    def _(old: Function) -> Function:
-        def _enumerate_iterator(self: Any) -> Iterator[Any]:
-            start, reads.start = reads.start, None
-            for begin, end, iterator in old(self):
-                if start is not None and start.position is not None and begin == 0:
-                    iterator.set_state(start.position)
-                if start is not None and begin < start.batch:
-                    if start.position is None:
-                        for _ in range(self.steps_per_execution):
-                            next(iterator, None)
-                    continue
-                reads.reading = Reading(iterator, self.steps_per_epoch is not None)
-                yield begin, end, iterator
-
-        return _enumerate_iterator
+    def _enumerate_iterator(old: Function, self: Any) -> Iterator[Any]:
+        start, reads.start = reads.start, None
+        for begin, end, iterator in old(self):
+            if start is not None and start.position is not None and begin == 0:
+                iterator.set_state(start.position)
+            if start is not None and begin < start.batch:
+                if start.position is None:
+                    for _ in range(self.steps_per_execution):
+                        next(iterator, None)
+                continue
+            reads.reading = Reading(iterator, self.steps_per_epoch is not None)
+            yield begin, end, iterator

@@ -28,65 +28,54 @@ def patch_layers() -> None:
 
 def _patch_statistics() -> None:
     @patch(nn, "moments")
-    def _(old: Function) -> Function:
-        def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
-            context = replica() if synchronized else None
-            if context is not None:
-                return _moments_of_all(context, x, axes, keepdims)
-            return old(x, axes, keepdims)
-
-        return moments
+    def moments(
+        old: Function, x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
+    ) -> Any:
+        context = replica() if synchronized else None
+        if context is not None:
+            return _moments_of_all(context, x, axes, keepdims)
+        return old(x, axes, keepdims)
 
     @patch(BatchNormalization, "__init__")
-    def _(old: Function) -> Function:
-        def __init__(self: Any, *args: Any, synchronized: bool = False, **options: Any) -> None:  # noqa: N807
-            inside = scopes.has_strategy()  # elsewhere Keras refuses synchronized=True
-            old(self, *args, synchronized=synchronized and not inside, **options)
-            self.synchronized = synchronized
-
-        return __init__
+    def init(
+        old: Function, self: Any, *args: Any, synchronized: bool = False, **options: Any
+    ) -> None:
+        inside = scopes.has_strategy()  # elsewhere Keras refuses synchronized=True
+        old(self, *args, synchronized=synchronized and not inside, **options)
+        self.synchronized = synchronized
 
     @patch(BatchNormalization, "_moments")
-    def _(old: Function) -> Function:
-        def _moments(self: Any, inputs: Any, mask: Any) -> Any:
-            context = replica() if weighs_examples() else None
-            if context is None:
-                return old(self, inputs, mask)
-            if mask is None:
-                return nn.moments(inputs, self._reduction_axes, synchronized=True)
-            return _masked_moments_of_all(context, inputs, mask, self._reduction_axes)
-
-        return _moments
+    def _moments(old: Function, self: Any, inputs: Any, mask: Any) -> Any:
+        context = replica() if weighs_examples() else None
+        if context is None:
+            return old(self, inputs, mask)
+        if mask is None:
+            return nn.moments(inputs, self._reduction_axes, synchronized=True)
+        return _masked_moments_of_all(context, inputs, mask, self._reduction_axes)
 
 
 def _patch_gathers() -> None:
     for name in ("take", "take_along_axis"):
 
         @patch(numpy, name)
-        def _(old: Function) -> Function:
-            def gather(x: Any, *args: Any, **options: Any) -> Any:
-                rows = old(x, *args, **options)
-                if not is_empty() or rows.size or not jnp.size(x):
-                    return rows
-                # For no rows JAX returns a constant: gradients end there, and so do the sums over
-                # the replicas that other replicas call for them.
-                first = jnp.ravel(jnp.asarray(x))[0].astype(rows.dtype)
-                return rows + jnp.where(jnp.zeros((), bool), first, 0)
-
-            return gather
+        def gather(old: Function, x: Any, *args: Any, **options: Any) -> Any:
+            rows = old(x, *args, **options)
+            if not is_empty() or rows.size or not jnp.size(x):
+                return rows
+            # For no rows JAX returns a constant: gradients end there, and so do the sums over
+            # the replicas that other replicas call for them.
+            first = jnp.ravel(jnp.asarray(x))[0].astype(rows.dtype)
+            return rows + jnp.where(jnp.zeros((), bool), first, 0)
 
 
 def _patch_random_numbers() -> None:
     @patch(SeedGenerator, "next")
-    def _(old: Function) -> Function:
-        def next(self: Any, ordered: bool = True) -> Any:  # noqa: A001
-            seed, context = old(self, ordered), replica()
-            if context is None:
-                return seed
-            number = jnp.asarray(context.replica_id_in_sync_group, seed.dtype)
-            return seed.at[0].add(number * jnp.asarray(_GOLDEN, seed.dtype))
-
-        return next
+    def next_seed(old: Function, self: Any, ordered: bool = True) -> Any:
+        seed, context = old(self, ordered), replica()
+        if context is None:
+            return seed
+        number = jnp.asarray(context.replica_id_in_sync_group, seed.dtype)
+        return seed.at[0].add(number * jnp.asarray(_GOLDEN, seed.dtype))
 
 
 def _moments_of_all(context: ReplicaContext, x: Any, axes: Any, keepdims: bool) -> Any:

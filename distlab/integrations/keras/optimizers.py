@@ -24,38 +24,31 @@ def patch_optimizers() -> None:
     """Adds up gradients before the update, once."""
 
     @patch(BaseOptimizer, "_backend_update_step")
-    def _(old: Function) -> Function:
-        def _backend_update_step(self: Any, grads: Any, variables: Any, rate: Any) -> Any:
-            context = replica()
-            if context is not None and not added_up():
-                grads = _sums(context, grads)
-            return old(self, grads, variables, rate)
-
-        return _backend_update_step
+    def _backend_update_step(
+        old: Function, self: Any, grads: Any, variables: Any, rate: Any
+    ) -> Any:
+        context = replica()
+        if context is not None and not added_up():
+            grads = _sums(context, grads)
+        return old(self, grads, variables, rate)
 
     @patch(BaseOptimizer, "apply")
-    def _(old: Function) -> Function:
-        def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-            context = replica()
-            if context is None or added_up() or not weighs_examples():
-                return old(self, grads, trainable_variables)
-            with gradients_added_up():  # clipped as on one device: all replicas' at once
-                return old(self, _sums(context, grads), trainable_variables)
-
-        return apply
+    def apply(old: Function, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        context = replica()
+        if context is None or added_up() or not weighs_examples():
+            return old(self, grads, trainable_variables)
+        with gradients_added_up():  # clipped as on one device: all replicas' at once
+            return old(self, _sums(context, grads), trainable_variables)
 
     @patch(LossScaleOptimizer, "stateless_apply")
-    def _(old: Function) -> Function:
-        def stateless_apply(
-            self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any
-        ) -> Any:
-            context = replica()
-            if context is None or added_up():
-                return old(self, optimizer_variables, grads, trainable_variables)
-            with gradients_added_up():  # the update is in a cond, which can hold no collective
-                return old(self, optimizer_variables, _sums(context, grads), trainable_variables)
-
-        return stateless_apply
+    def stateless_apply(
+        old: Function, self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> Any:
+        context = replica()
+        if context is None or added_up():
+            return old(self, optimizer_variables, grads, trainable_variables)
+        with gradients_added_up():  # the update is in a cond, which can hold no collective
+            return old(self, optimizer_variables, _sums(context, grads), trainable_variables)
 
 
 def _sums(context: ReplicaContext, grads: Sequence[Any]) -> list[Any]:

@@ -45,18 +45,15 @@ def _refuse(backend: str) -> None:
     from keras.src.trainers.trainer import Trainer
 
     @patch(Trainer, "__init__")
-    def _(old: Function) -> Function:
-        def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: N807
-            if scopes.has_strategy():
-                raise UnsupportedError(
-                    f"Keras runs on {backend}, and distlab's strategies run JAX programs, so "
-                    f"{type(self).__name__} can't be made in strategy.scope(). Set "
-                    'KERAS_BACKEND=jax, or os.environ["KERAS_BACKEND"] = "jax", before keras is '
-                    "imported."
-                )
-            old(self, *args, **options)
-
-        return __init__
+    def init(old: Function, self: Any, *args: Any, **options: Any) -> None:
+        if scopes.has_strategy():
+            raise UnsupportedError(
+                f"Keras runs on {backend}, and distlab's strategies run JAX programs, so "
+                f"{type(self).__name__} can't be made in strategy.scope(). Set "
+                'KERAS_BACKEND=jax, or os.environ["KERAS_BACKEND"] = "jax", before keras is '
+                "imported."
+            )
+        old(self, *args, **options)
 
 
 def _explain(error: ImportError) -> None:

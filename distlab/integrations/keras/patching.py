@@ -10,16 +10,21 @@ from typing import Any, TypeAlias
 Function: TypeAlias = Callable[..., Any]
 
 
-def patch(owner: Any, name: str) -> Callable[[Callable[[Function], Function]], None]:
-    """Replaces `owner.name` by what the decorated function makes of it, once."""
+def patch(owner: Any, name: str) -> Callable[[Function], None]:
+    """Replaces `owner.name`, once, by the decorated function, which gets the old one first."""
 
-    def replace(make: Callable[[Function], Function]) -> None:
+    def replace(function: Function) -> None:
         old = getattr(owner, name)
         if getattr(old, "_of_distlab", False):
             return
-        new: Any = functools.wraps(old)(make(old))
-        new.__signature__ = inspect.signature(old)  # Keras reads those of constructors
-        new._of_distlab = True
-        setattr(owner, name, new)
+
+        @functools.wraps(old)
+        def new(*args: Any, **options: Any) -> Any:
+            return function(old, *args, **options)
+
+        replacement: Any = new
+        replacement.__signature__ = inspect.signature(old)  # Keras reads those of constructors
+        replacement._of_distlab = True
+        setattr(owner, name, replacement)
 
     return replace

@@ -52,129 +52,111 @@ def steps_of(model: Any) -> Steps | None:
 
 def _patch_models() -> None:
     @patch(JAXTrainer, "__init__")
-    def _(old: Function) -> Function:
-        def __init__(self: Any) -> None:  # noqa: N807
-            old(self)
-            steps = None
-            if scopes.has_strategy():
-                strategy = get_strategy()
-                _require_possible(self, strategy)
-                steps = Steps(self, strategy, by_examples=models_weigh_examples())
-            object.__setattr__(self, "_distlab_steps", steps)
-
-        return __init__
+    def init(old: Function, self: Any) -> None:
+        old(self)
+        steps = None
+        if scopes.has_strategy():
+            strategy = get_strategy()
+            _require_possible(self, strategy)
+            steps = Steps(self, strategy, by_examples=models_weigh_examples())
+        object.__setattr__(self, "_distlab_steps", steps)
 
     JAXTrainer.distribute_strategy = property(_strategy_of)
 
     @patch(Trainer, "compile")  # a model whose compile is not Trainer's is loaded uncompiled
-    def _(old: Function) -> Function:
-        def compile(self: Any, *args: Any, **options: Any) -> Any:  # noqa: A001
-            _require_made_in_scope(self)
-            return old(self, *args, **options)
-
-        return compile
+    def compile_model(old: Function, self: Any, *args: Any, **options: Any) -> Any:
+        _require_made_in_scope(self)
+        return old(self, *args, **options)
 
     @patch(JAXTrainer, "_symbolic_build")
-    def _(old: Function) -> Function:
-        def _symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-            steps = steps_of(self)
-            if steps is None:
-                old(self, iterator, data_batch)
-                return
-            with steps.strategy.scope():
-                old(self, None if iterator is None else _specs(iterator), data_batch)
-
-        return _symbolic_build
+    def _symbolic_build(
+        old: Function, self: Any, iterator: Any = None, data_batch: Any = None
+    ) -> None:
+        steps = steps_of(self)
+        if steps is None:
+            old(self, iterator, data_batch)
+            return
+        with steps.strategy.scope():
+            old(self, None if iterator is None else _specs(iterator), data_batch)
 
 
 def _patch_verbs() -> None:
     for verb in _VERBS:
 
         @patch(JAXTrainer, verb)
-        def _(old: Function) -> Function:
-            def call(self: Any, *args: Any, **options: Any) -> Any:
-                _require_made_in_scope(self)
-                with _using(steps_of(self)):
-                    return old(self, *args, **options)
-
-            return call
+        def call(old: Function, self: Any, *args: Any, **options: Any) -> Any:
+            _require_made_in_scope(self)
+            with _using(steps_of(self)):
+                return old(self, *args, **options)
 
     @patch(JAXTrainer, "evaluate")
-    def _(old: Function) -> Function:
-        def evaluate(self: Any, *args: Any, return_dict: bool = False, **options: Any) -> Any:
-            _require_made_in_scope(self)
-            steps = steps_of(self)
-            with _using(steps):
-                if steps is None:
-                    return old(self, *args, return_dict=return_dict, **options)
-                logs = old(self, *args, return_dict=True, **options)
-            steps.record(logs, "val_" if "_use_cached_eval_dataset" in options else "test_")
-            return logs if return_dict else self._flatten_metrics_in_order(logs)
-
-        return evaluate
+    def evaluate(
+        old: Function, self: Any, *args: Any, return_dict: bool = False, **options: Any
+    ) -> Any:
+        _require_made_in_scope(self)
+        steps = steps_of(self)
+        with _using(steps):
+            if steps is None:
+                return old(self, *args, return_dict=return_dict, **options)
+            logs = old(self, *args, return_dict=True, **options)
+        steps.record(logs, "val_" if "_use_cached_eval_dataset" in options else "test_")
+        return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     @patch(JAXTrainer, "predict")
-    def _(old: Function) -> Function:
-        def predict(self: Any, x: Any, batch_size: Any = None, *args: Any, **options: Any) -> Any:
-            _require_made_in_scope(self)
-            steps = steps_of(self)
-            with _using(steps):
-                if steps is not None and not _is_built(self):
-                    x = _built_on(self, steps, x, batch_size, options.get("steps"))
-                return old(self, x, batch_size, *args, **options)
-
-        return predict
+    def predict(
+        old: Function, self: Any, x: Any, batch_size: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        _require_made_in_scope(self)
+        steps = steps_of(self)
+        with _using(steps):
+            if steps is not None and not _is_built(self):
+                x = _built_on(self, steps, x, batch_size, options.get("steps"))
+            return old(self, x, batch_size, *args, **options)
 
 
 def _patch_functions() -> None:
     for name in ("train", "test", "predict"):
+        attribute, step = f"{name}_function", cast(StepName, f"{name}_step")
 
         @patch(JAXTrainer, f"make_{name}_function")
-        def _(old: Function, name: str = name) -> Function:
-            attribute, step = f"{name}_function", cast(StepName, f"{name}_step")
-
-            def make_function(self: Any, force: bool = False) -> Any:
-                steps = steps_of(self)
-                if steps is None:
-                    return old(self, force)
-                if force or getattr(self, attribute) is None:
-                    setattr(self, attribute, steps.function(step))
-                return None
-
-            return make_function
+        def make_function(
+            old: Function,
+            self: Any,
+            force: bool = False,
+            *,
+            attribute: str = attribute,
+            step: StepName = step,
+        ) -> Any:
+            steps = steps_of(self)
+            if steps is None:
+                return old(self, force)
+            if force or getattr(self, attribute) is None:
+                setattr(self, attribute, steps.function(step))
+            return None
 
 
 def _patch_input() -> None:
     @patch(data_adapters, "get_data_adapter")
-    def _(old: Function) -> Function:
-        def get_data_adapter(x: Any, *args: Any, **options: Any) -> Any:
-            if not isinstance(x, Dataset | DistributedDataset):
-                return old(x, *args, **options)
-            for name in ("y", "sample_weight"):
-                if options.get(name) is not None:
-                    data_adapters.raise_unsupported_arg(name, f"`{name}`", "distlab dataset")
-            return DatasetAdapter(x, options.get("class_weight"), options.get("steps_per_epoch"))
-
-        return get_data_adapter
+    def get_data_adapter(old: Function, x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Dataset | DistributedDataset):
+            return old(x, *args, **options)
+        for name in ("y", "sample_weight"):
+            if options.get(name) is not None:
+                data_adapters.raise_unsupported_arg(name, f"`{name}`", "distlab dataset")
+        return DatasetAdapter(x, options.get("class_weight"), options.get("steps_per_epoch"))
 
     @patch(JAXEpochIterator, "__init__")
-    def _(old: Function) -> Function:
-        def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: N807
-            old(self, *args, **options)
-            steps = _thread.steps
-            self._distlab_batches = (
-                None if steps is None else Batches(self.data_adapter, steps.strategy)
-            )
-
-        return __init__
+    def init(old: Function, self: Any, *args: Any, **options: Any) -> None:
+        old(self, *args, **options)
+        steps = _thread.steps
+        self._distlab_batches = (
+            None if steps is None else Batches(self.data_adapter, steps.strategy)
+        )
 
     @patch(JAXEpochIterator, "_get_iterator")
-    def _(old: Function) -> Function:
-        def _get_iterator(self: Any) -> Any:
-            batches = self._distlab_batches
-            return old(self) if batches is None else iter(batches)
-
-        return _get_iterator
+    def _get_iterator(old: Function, self: Any) -> Any:
+        batches = self._distlab_batches
+        return old(self) if batches is None else iter(batches)
 
 
 @contextlib.contextmanager

@@ -45,20 +45,17 @@ def patch_variables() -> None:
     """Makes the variables of a model that trains readable and assignable at any time."""
 
     @patch(JaxVariable, "_direct_assign")
-    def _(old: Function) -> Function:
-        def _direct_assign(self: Any, value: Any) -> None:
-            if frames.current() is not None:
-                raise ContextError(
-                    f"{self.path} is a variable of Keras, and was assigned in a function that "
-                    "strategy.run runs on each replica. Use model.fit or train_on_batch; or pass "
-                    "the arrays in args=(...), and return those of optimizer.stateless_apply and "
-                    "model.stateless_call."
-                )
-            held = held_of(self)
-            if held is None or not held.away or held.comes_back(value):
-                old(self, value)
-
-        return _direct_assign
+    def _direct_assign(old: Function, self: Any, value: Any) -> None:
+        if frames.current() is not None:
+            raise ContextError(
+                f"{self.path} is a variable of Keras, and was assigned in a function that "
+                "strategy.run runs on each replica. Use model.fit or train_on_batch; or pass "
+                "the arrays in args=(...), and return those of optimizer.stateless_apply and "
+                "model.stateless_call."
+            )
+        held = held_of(self)
+        if held is None or not held.away or held.comes_back(value):
+            old(self, value)
 
     value_of = JaxVariable.value.fget
 
