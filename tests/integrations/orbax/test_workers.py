@@ -65,13 +65,13 @@ for _ in range(3):
     show("seen at once", os.path.basename(dl.train.latest_checkpoint(folder)))
 show("files", sorted(os.listdir(folder)))
 show("path", os.path.basename(path))
-values = [seen(), local(own.values), local(rows)]
+values = [seen(), [float(value) for value in own.values], local(rows)]
 show("saved", values)
 later = [local(next(data)), local(next(others))]
 strategy.run(step, args=(next(data),))
 checkpoint.array, checkpoint.rank = np.zeros(3), -1
 checkpoint.restore(path)
-show("restored", [seen(), local(own.values), local(checkpoint.rows)])
+show("restored", [seen(), [float(value) for value in own.values], local(checkpoint.rows)])
 show("array", checkpoint.array.tolist())
 show("rank", checkpoint.rank)
 show("positions", [local(next(data)), local(next(others))] == later)
