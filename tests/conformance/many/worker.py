@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 import env as base_env  # noqa: E402
-import runner  # noqa: E402
+from runner import difference, load_module  # noqa: E402, F401
 
 class ManyEnv(base_env.DistlabEnv):
     """What several workers add to the environment of one process.
@@ -45,7 +45,7 @@ def cases():
     found = {}
     for name in sorted(os.listdir(os.path.join(HERE, "cases"))):
         if name.endswith(".py"):
-            module = runner.load_module(os.path.join(HERE, "cases", name))
+            module = load_module(os.path.join(HERE, "cases", name))
             found.update({"%s.%s" % (name[:-3], attr[5:]): fn
                           for attr, fn in vars(module).items() if attr.startswith("case_")})
     return found
