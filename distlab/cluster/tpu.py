@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 from distlab.cluster import _google_api
@@ -88,7 +89,9 @@ class TPUClusterResolver(ClusterResolver):
         self._tpu, zone, project = _named(tpu, zone, project)
         self._where = zone, project
         url = os.environ.get("TPU_API_DISCOVERY_URL") or discovery_url
-        self._service = lambda: service or _google_api.build_service("tpu", credentials, url)
+        self._service: Callable[[], Any] = lambda: (
+            service or _google_api.build_service("tpu", credentials, url)
+        )
         self._coordinator = {coordinator_name: [coordinator_address]} if coordinator_name else {}
         self._task_type = job_name
         self._task_id = 0

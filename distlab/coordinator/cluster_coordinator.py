@@ -16,9 +16,7 @@ from distlab.coordinator._closure_log import ClosureLog
 from distlab.coordinator._work_queue import WorkQueue
 from distlab.coordinator.closures import Closure, call
 from distlab.coordinator.per_worker import PerWorkerDataset, require_for_workers
-from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
-from distlab.coordinator.worker_datasets import dataset_of
 from distlab.devices import jax_internals
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.strategies.parameter_server import ParameterServerStrategy
@@ -253,7 +251,7 @@ class ClusterCoordinator:
             [leaf.fetch() if isinstance(leaf, RemoteValue) else leaf for leaf in leaves],
         )
 
-    def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset | RemoteDataset:
+    def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
         """Makes a dataset for each worker.
 
         As in TensorFlow nothing is sharded: each worker reads the whole dataset,
@@ -268,7 +266,7 @@ class ClusterCoordinator:
           function receives its worker's iterator.
 
         Raises:
-          StructureError: `dataset_fn` is something else, or returns something else.
+          StructureError: `dataset_fn` is something else; `join` raises it where it returns that.
 
         Example:
           >>> import distlab as dl
@@ -280,13 +278,7 @@ class ClusterCoordinator:
           >>> int(coordinator.schedule(sum, (iter(dataset),)).fetch())
           3
         """
-        if self._tasks is not None:
-            return RemoteDataset(dataset_fn)
-        datasets = []
-        for worker in range(self._strategy.num_workers):
-            with self._strategy.as_worker(worker):
-                datasets.append(dataset_of(dataset_fn))
-        return PerWorkerDataset(datasets, self._strategy.as_worker)
+        return PerWorkerDataset(dataset_fn)
 
     def __repr__(self) -> str:
         """Returns the strategy's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-_CAUSES: Final = {
+_CAUSES: Final[dict[int, str]] = {
     signal.SIGABRT: ": JAX aborts a process when another one, or the coordinator, is lost",
     signal.SIGKILL: ": by somebody, or by the kernel when memory ran out",
 }

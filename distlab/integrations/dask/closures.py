@@ -9,7 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from distlab.coordinator.closures import name_of
-from distlab.coordinator.remote_datasets import numbers
+from distlab.coordinator.per_worker import numbers
 from distlab.integrations.dask.pickling import Frames, pickled
 from distlab.step.functions.identity import Identity, identity_of
 

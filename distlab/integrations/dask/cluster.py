@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-from types import TracebackType
 from typing import Any, Final, Self, final
 
 import dask
@@ -130,12 +129,7 @@ class ParameterServerCluster:
         """Returns the cluster."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends all processes."""
         self.stop()
 

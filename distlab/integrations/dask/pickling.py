@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from distlab.coordinator.cluster_coordinator import ClusterCoordinator
-from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator
+from distlab.coordinator.per_worker import PerWorkerMade
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
@@ -73,7 +73,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
                 return _variable, (self._session, storage.key, description(obj))
             case ParameterServerStrategy():
                 return _strategy, (self._session,)
-            case RemoteDataset() | RemoteIterator():
+            case PerWorkerMade():
                 if obj.number not in self._recipes:
                     what = "A per-worker dataset"
                     frames = pickled(self._session, what, obj.recipe, self._recipes)

@@ -28,7 +28,6 @@ _KEPT: Final = 256
 _MOST_PENDING: Final = 256
 
 
-@final
 class ServerCalls:
     """The parameter servers of a session (`ValueServers`). Each call is one message a server."""
 
@@ -165,18 +164,18 @@ def _rows(part: PackedChanges) -> tuple[tuple[Key, ...], str, str]:
 
 
 @final
-class BufferedValues:
+class BufferedValues(ServerCalls):
     """The variables of a closure (`ValueServers`): changes are sent before reads, and last."""
 
-    def __init__(self, calls: ServerCalls) -> None:
-        self._calls = calls
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._pending: list[tuple[Key, Operation]] = []
 
     def flush(self) -> None:
         """Sends all changes."""
         pending, self._pending = self._pending, []
         if pending:
-            self._calls.update(pending)
+            super().update(pending)
 
     def make(self, value: np.ndarray, server: int) -> Key:
         """Refuses: a closure that runs twice would make two variables."""
@@ -186,27 +185,17 @@ class BufferedValues:
             "coordinator, in strategy.scope(), and use them in the function."
         )
 
-    def read(self, keys: Sequence[Key]) -> list[np.ndarray]:
-        """Returns values."""
-        self.flush()
-        return self._calls.read(keys)
-
     def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
         """Changes values, at the latest when the closure ends."""
         self._pending += updates
         if len(self._pending) >= _MOST_PENDING:
             self.flush()
 
-    def read_packed(self, parts: Sequence[PackedValues]) -> list[np.ndarray]:
-        """Returns the bytes of values that a program reads."""
-        self.flush()
-        return self._calls.read_packed(parts)
-
     def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
         """Changes values by operations that a program returned, at once."""
         self.flush()
-        self._calls.change_packed(parts)
+        super().change_packed(parts)
 
-    def forget(self, key: Key) -> None:
-        """Frees a value."""
-        self._calls.forget(key)
+    def _read(self, keys: Mapping[int, tuple[Key, ...]]) -> dict[int, Packed]:
+        self.flush()
+        return super()._read(keys)

@@ -17,7 +17,7 @@ from distlab.integrations.dask import pickling
 from distlab.integrations.dask.closures import MOST_FUNCTIONS
 from distlab.integrations.dask.connection import event_loop
 from distlab.integrations.dask.pickling import Frames, loaded, pickled
-from distlab.integrations.dask.servers import BufferedValues, ServerCalls
+from distlab.integrations.dask.servers import BufferedValues
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.server_traffic import WorkerTraffic
@@ -52,10 +52,8 @@ class WorkerSession:
         self._name = name
         self._number = number
         self._traffic = WorkerTraffic()
-        loop = event_loop(node)
-        self.values = BufferedValues(
-            ServerCalls(name, node.rpc, loop, list(servers).__getitem__, self._traffic)
-        )
+        address_of = list(servers).__getitem__
+        self.values = BufferedValues(name, node.rpc, event_loop(node), address_of, self._traffic)
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
         self.strategy = ParameterServerStrategy.in_worker(self, number)

@@ -463,7 +463,7 @@ def test_checkpoints_fit_other_strategies_and_numbers_of_servers(
         coordinator.join()
         manager.save()
     assert len(manager.checkpoints) == 1
-    saved = manager.latest_checkpoint
+    saved = str(manager.latest_checkpoint)
     restored(dl.OneDeviceStrategy("cpu:0"), saved)
     mirrored = restored(dl.MirroredStrategy(jax.devices()[:2]), saved)
     by_replicas = dl.train.Checkpoint(**mirrored).save(str(tmp_path / "ckpt"))
