@@ -111,9 +111,9 @@ def test_shapes_and_values_that_do_not_fit_are_refused(
 
 def test_structures_ranks_and_dtypes_must_agree() -> None:
     pairs = Dataset.from_tensor_slices(([1, 2], [1, 2]))
-    with pytest.raises(StructureError, match="structure of an element"):
+    with pytest.raises(StructureError, match="must have the structure"):
         list(pairs.padded_batch(2, ([],)))
-    with pytest.raises(StructureError, match="structure of an element"):
+    with pytest.raises(StructureError, match="must have the structure"):
         list(pairs.padded_batch(2, padding_values=(1, 2, 3)))
     with pytest.raises(InvalidArgumentError, match="one number of dimensions"):
         list(_rows([np.zeros(2), np.zeros((2, 2))]).padded_batch(2))
