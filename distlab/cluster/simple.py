@@ -45,13 +45,15 @@ class SimpleClusterResolver(ClusterResolver):
           rpc_layer: The protocol in front of addresses, such as `"grpc"`.
 
         Raises:
-          ArgumentTypeError: `cluster_spec` is not a `ClusterSpec`.
+          ArgumentTypeError: `cluster_spec` is not a `ClusterSpec`, or `master` not a string.
         """
         if not isinstance(cluster_spec, ClusterSpec):
             raise ArgumentTypeError(
                 f"cluster_spec must be a ClusterSpec, got {shown(cluster_spec)}. Pass "
                 "ClusterSpec({'worker': ['host:2222']})."
             )
+        if not isinstance(master, str):
+            raise ArgumentTypeError(f"master must be a string, got {shown(master)}.")
         self._cluster_spec = cluster_spec
         self._master = master
         self._task_type = task_type

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec, Tasks
-from distlab.errors import ClusterSpecError, DuplicateTaskError
+from distlab.errors import ArgumentTypeError, ClusterSpecError, DuplicateTaskError
+from distlab.text.shown import shown
 
 
 @final
@@ -28,6 +29,7 @@ class UnionResolver(ClusterResolver):
         task_type: str | None = None,
         task_id: int | None = None,
         rpc_layer: str | None = None,
+        **others: Any,
     ) -> None:
         """Joins resolvers.
 
@@ -36,12 +38,19 @@ class UnionResolver(ClusterResolver):
           task_type: Replaces the first resolver's.
           task_id: Replaces the first resolver's.
           rpc_layer: Replaces the first resolver's.
+          **others: Must be empty.
 
         Raises:
-          ClusterSpecError: There is no resolver.
+          ClusterSpecError: There is no resolver, or another keyword, as in TensorFlow.
+          ArgumentTypeError: An argument is not a resolver.
         """
-        if not args:
-            raise ClusterSpecError("UnionResolver needs at least one resolver. Pass some.")
+        if not args or others:
+            raise ClusterSpecError(
+                "UnionResolver needs at least one resolver, and accepts task_type, task_id and "
+                f"rpc_layer, got {len(args)} resolvers and {list(others)}."
+            )
+        if not all(isinstance(resolver, ClusterResolver) for resolver in args):
+            raise ArgumentTypeError(f"UnionResolver joins ClusterResolvers, got {shown(args)}.")
         self._resolvers = args
         self._task_type = task_type
         self._task_id = task_id

@@ -14,6 +14,7 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
 from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
@@ -36,8 +37,12 @@ class DefaultStrategy(Strategy):
 
     distributed: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = True
+    _only: ClassVar[DefaultStrategy | None] = None
 
     def __init__(self) -> None:
+        if DefaultStrategy._only is not None:
+            raise ContextError("There is one default strategy. Call distlab.get_strategy().")
+        DefaultStrategy._only = self
         super().__init__(Place(_NUMBER, _default_mesh))
         self._context = ReplicaContext(self, LoneCollectives())
 
