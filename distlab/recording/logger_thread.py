@@ -11,28 +11,20 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from distlab.errors import ArgumentTypeError
 from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.threads import Thread
-from distlab.tracking.logger import Logger, RunFacts
+from distlab.tracking.logger import Logger
 from distlab.tracking.relay import Relay
 
 
-def _guarded(name: str) -> Callable[..., None]:
-    """Returns a method of `GuardedLogger` that calls the logger's own."""
-
-    def call(self: GuardedLogger, *args: Any) -> None:
-        self._call(getattr(self._logger, name), *args)
-
-    return call
-
-
-class GuardedLogger(Logger):
+class _Guarded:
     """Calls a logger, and counts and reports what it raises; gives it up where `start` raises."""
 
     def __init__(self, logger: Logger, report: Callable[[BaseException], None]) -> None:
@@ -41,28 +33,19 @@ class GuardedLogger(Logger):
         self._report = report
         self._given_up = False
 
-    def start(self, run: RunFacts) -> None:
-        """Starts the logger, or gives it up."""
-        self._given_up = not self._call(self._logger.start, run)
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return partial(self._call, name)
 
-    log_facts = _guarded("log_facts")
-    log_scalars = _guarded("log_scalars")
-    log_text = _guarded("log_text")
-    log_images = _guarded("log_images")
-    flush = _guarded("flush")
-    finish = _guarded("finish")
-
-    def _call(self, method: Callable[..., None], *args: Any) -> bool:
+    def _call(self, name: str, *args: Any) -> None:
         if self._given_up:
-            return False
+            return
         self.calls += 1
         try:
-            method(*args)
+            getattr(self._logger, name)(*args)
         except BaseException as error:  # noqa: BLE001 - nothing of a logger ends the training
             self.failures += 1
+            self._given_up = name == "start"
             self._report(error)
-            return False
-        return True
 
 
 _POLL_SECONDS: Final = 0.2
@@ -83,8 +66,8 @@ class LoggerThread:
         self.name = type(logger).__name__
         self._ring = ring
         self._called = called
-        self._guarded = GuardedLogger(logger, self._report)
-        self._relay = Relay(self._guarded, path)
+        self._guarded = _Guarded(logger, self._report)
+        self._relay = Relay(cast("Logger", self._guarded), path)
         standing, pin = ring.pin()
         ring.unpin(pin)
         self._before: list[Event] | None = [e for e in standing if not isinstance(e, Run)]

@@ -86,11 +86,6 @@ def test_values_still_being_computed_do_not_hold_up_the_caller() -> None:
     assert all(before <= event.time_ns <= after for event in events)
 
 
-def test_values_come_in_the_order_of_the_calls() -> None:
-    values = [jnp.float32(n) if n % 3 else float(n) for n in range(300)]
-    assert [e.values["value"] for e in logged(*values) if isinstance(e, Metric)] == list(range(300))
-
-
 def test_a_value_that_was_donated_is_refused() -> None:
     value = jnp.float32(1.0) + 1
     value.delete()

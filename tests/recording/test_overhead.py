@@ -13,7 +13,6 @@ import distlab as dl
 from distlab.events import RecorderCost
 from distlab.recording import RingRecorder
 from distlab.recording.overhead import SAMPLE, Overhead
-from tests.recording import samples
 
 
 def costs(recorder: RingRecorder) -> list[RecorderCost]:
@@ -93,17 +92,3 @@ def test_what_it_says_of_callers_is_what_they_spend(
         assert 0 < cost.writer_ns < length
         assert cost.watcher_ns < length
         assert cost.emit_ns < length
-
-
-def test_an_idle_recorder_reports_nothing(recorder: RingRecorder) -> None:
-    recorder.emit(samples.step(0))
-    assert costs(recorder) == []
-
-
-def test_calls_beyond_the_sample_take_no_memory() -> None:
-    overhead = Overhead(lambda _: None, lambda: 0, lambda: 0)
-    overhead.sampling = True
-    for nanoseconds in range(10 * SAMPLE):
-        overhead.add_emit(nanoseconds)
-    held = sum(len(taken) for taken in vars(overhead).values() if isinstance(taken, list))
-    assert held == SAMPLE

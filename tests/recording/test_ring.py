@@ -69,18 +69,6 @@ def test_a_freed_placement_is_forgotten_with_its_free() -> None:
     assert ring.since(0, limit=1).events == [samples.placement(2)]
 
 
-def test_what_stands_now_leaves_out_what_was_freed() -> None:
-    ring = Ring()
-    ring.append(samples.strategy())
-    ring.append(samples.placement(1))
-    ring.append(samples.step(0))
-    ring.append(samples.placement(2))
-    ring.append(samples.placement(1, "free"))
-    standing, pin = ring.pin()
-    assert standing == [samples.strategy(), samples.placement(2)]
-    assert pin.cursor == 5
-
-
 def test_large_batches_are_bounded_by_their_bytes() -> None:
     ring = Ring(payload_bytes=1 << 20)
     for batch in range(4_096):

@@ -113,14 +113,6 @@ def test_missing_numbers_are_counted_again(tmp_path: Path) -> None:
         assert len(list(run.events(start=-1e9))) == len(list(run.events()))
 
 
-def test_event_with_an_impossible_time_is_lost(tmp_path: Path) -> None:
-    body = msgspec.msgpack.encode({"kind": "step", "time_ns": 1e300, "step": 1})
-    change(recorded(tmp_path), "UPDATE events SET body = ? WHERE kind = 'step'", body)
-    with Run.open(tmp_path) as run:
-        lost = [event.reason for event in run.events() if isinstance(event, Lost)]
-    assert "An event of kind 'step' in the run file is damaged." in lost
-
-
 def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded(tmp_path / "good")
     for number, (key, value) in enumerate(ODD_META):

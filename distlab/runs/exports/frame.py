@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from distlab.errors import ArgumentValueError, MissingExtraError
+from distlab.errors import MissingExtraError
 from distlab.events import AnyEvent, Envelope, Event, Unknown, kind_of
 from distlab.runs.recorded import Recorded, envelopes
-from distlab.text.shown import shown
 
 
 def to_pandas(run: Recorded, kind: str) -> Any:
@@ -34,11 +33,8 @@ def to_pandas(run: Recorded, kind: str) -> Any:
         {**({"process_index": process} if several else {}), **_fields(event)}
         for process, event in found
     ]
-    if not rows and kind not in structs:
-        raise ArgumentValueError(
-            f"kind must be one of {', '.join(map(str, structs))}, or another one that the run "
-            f"has, got {shown(kind)}. Pass for example 'step'."
-        )
+    if not rows:
+        next(run.events(kind), None)  # raises where there is no such kind
     columns = list(structs[kind].__struct_fields__) if kind in structs else None
     if several and columns is not None and "process_index" not in columns:
         columns.append("process_index")
