@@ -59,14 +59,13 @@ recording: text errors user_code threads events devices processes advice trackin
 widgets: text errors events strategies control folds charts advice page profiling runs recording
 # Other libraries on what stands above, each in its own package.
 integrations:
-integrations.hook:
 integrations.dask: text errors events cluster launching processes variables step strategies
   coordinator
 integrations.flax: text errors devices values context variables step strategies
 integrations.orbax: text errors uncopied user_code threads file_locks cluster devices processes
   values context variables data input
 integrations.keras: text errors user_code events devices values context variables data input
-  strategies control integrations.hook integrations.orbax
+  strategies control integrations.orbax
 integrations.ipyparallel: text errors launching processes runs
 integrations.launch: text errors launching integrations.dask integrations.ipyparallel
 integrations.mlflow: text errors tracking

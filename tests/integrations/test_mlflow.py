@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,11 +63,11 @@ def test_a_run_is_read_back(recorder: RingRecorder, client: Any, tmp_path: Path)
 def test_many_numbers_arrive_all(recorder: RingRecorder, client: Any) -> None:
     logger = MLflow()
     with record(None, loggers=[logger]) as run:
-        for step in range(1_500):
-            run.log(step, loss=float(step), other=-1.0)
+        for step in range(1_100):
+            run.log(step, loss=float(step))
     assert logger.run_id is not None
     history = client.get_metric_history(logger.run_id, "loss")
-    assert [metric.step for metric in history] == list(range(1_500))
+    assert [metric.step for metric in history] == list(range(1_100))
     assert client.get_run(logger.run_id).info.experiment_id == "0"
 
 
@@ -137,30 +136,6 @@ def test_a_place_that_can_not_be_written_ends_no_training(
         run.close()
 
 
-IN_SQLITE = """
-import sys, mlflow, distlab as dl
-mlflow.set_tracking_uri(sys.argv[1])
-mlflow.search_experiments()  # makes the tables, which may take long
-logger = dl.loggers.MLflow("digits")
-with dl.record(None, name="first", loggers=[logger]) as run:
-    for step in range(3):
-        run.log(step, loss=float(step))
-history = mlflow.MlflowClient().get_metric_history(logger.run_id, "loss")
-found = mlflow.get_run(logger.run_id)
-print(found.info.run_name, found.info.status, [(m.step, m.value) for m in history])
-"""
-
-
-def test_runs_may_be_in_an_sqlite_file(tmp_path: Path) -> None:
-    """In a process of its own, as MLflow keeps its connections open."""
-    command = [sys.executable, "-c", IN_SQLITE, f"sqlite:///{tmp_path}/mlflow.db"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "first FINISHED [(0, 0.0), (1, 1.0), (2, 2.0)]" in done.stdout, done.stderr
-
-
 def test_a_database_that_mlflow_can_not_open_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -176,15 +151,6 @@ def test_without_mlflow_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         MLflow()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"run_id": "a", "experiment": "b"}, "experiment is for a new run"),
-        ({"run_id": "a", "tags": {"b": "c"}}, "tags is for a new run"),
-    ],
-)
-def test_arguments_of_a_new_run_beside_run_id_are_refused(
-    arguments: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(ArgumentTypeError, match=said):
-        MLflow(**arguments)
+def test_arguments_of_a_new_run_beside_run_id_are_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="tags is for a new run"):
+        MLflow(run_id="a", tags={"b": "c"})

@@ -1,12 +1,17 @@
-"""Patches of Keras' functions, made once Keras has been imported."""
+"""Patches of Keras' functions, made once Keras has been imported; nothing here imports it."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final, final
 
 from distlab.context import scopes
 from distlab.errors import UnsupportedError
-from distlab.integrations.hook import when_imported
 from distlab.integrations.keras.patching import Function, patch
 
 _JAX: Final = "jax"
@@ -15,7 +20,48 @@ _BACKENDS: Final = frozenset({"tensorflow", "torch", "jax", "openvino"})
 
 def watch_for_keras() -> None:
     """Prepares Keras for strategies: now if it has been imported, else when it is."""
-    when_imported("keras", "Model", _prepare, _explain)
+    if hasattr(sys.modules.get("keras"), "Model"):
+        _prepare()
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+@final
+class _Finder(MetaPathFinder):
+    """Finds Keras where others do, and has its loader prepare it afterwards."""
+
+    def __init__(self) -> None:
+        self._finding = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname != "keras" or self._finding:
+            return None
+        self._finding = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._finding = False
+        if spec is not None and spec.loader is not None:
+            _follow(spec.loader)
+        return spec
+
+
+def _follow(loader: Any) -> None:
+    """Has a loader prepare Keras once it has executed it."""
+    execute = loader.exec_module
+
+    def execute_and_prepare(module: ModuleType) -> None:
+        try:
+            execute(module)
+        except ImportError as error:
+            _explain(error)
+            raise
+        _prepare()
+
+    loader.exec_module = execute_and_prepare
 
 
 def _prepare() -> None:

@@ -11,22 +11,6 @@ from keras import layers
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 
-def test_a_text_classifier_with_embedding_and_gru_learns() -> None:
-    texts = keras.utils.pad_sequences([[1, 2, 3], [4, 5], [6], [1, 2]] * 5, maxlen=4)
-    labels = np.array([0, 1, 1, 0] * 5)
-    with mirrored(3).scope():
-        keras.utils.set_random_seed(0)
-        network = keras.Sequential([keras.Input((None,), dtype="int32")])
-        network.add(layers.Embedding(8, 4, mask_zero=True))
-        network.add(layers.GRU(4, dropout=0.1))
-        network.add(layers.Dense(1, activation="sigmoid"))
-        rate = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
-        network.compile(keras.optimizers.Adam(rate), "binary_crossentropy", metrics=["accuracy"])
-    history = network.fit(texts, labels, epochs=8, batch_size=8, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0] / 2
-    assert network.predict(texts[:5], verbose=0).shape == (5, 1)
-
-
 def test_an_early_stop_restores_the_best_weights() -> None:
     with mirrored(2).scope():
         network = model(optimizer=keras.optimizers.SGD(0.1))
