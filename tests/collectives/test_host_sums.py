@@ -29,14 +29,13 @@ def test_arrays_are_added_one_after_another(dtype: str) -> None:
             np.testing.assert_array_equal(array, old)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_large_sum_has_the_same_bits_early_and_late(dtype: str) -> None:
+def test_a_large_sum_has_the_same_bits_early_and_late() -> None:
     strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(8)])
 
     def values() -> jax.Array:
         replica = dl.get_replica_context().replica_id_in_sync_group
         key = jax.random.fold_in(jax.random.key(0), replica)
-        return (1000 * jax.random.normal(key, (300, 301))).astype(dtype)
+        return (1000 * jax.random.normal(key, (300, 301))).astype("float32")
 
     x = strategy.run(values)
     early = strategy.reduce("SUM", x, axis=None)

@@ -28,7 +28,7 @@ def _one_device() -> dl.OneDeviceStrategy:
     return dl.OneDeviceStrategy("CPU:1")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any), seed=st.integers(0, 9)
 )

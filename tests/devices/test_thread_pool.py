@@ -33,12 +33,6 @@ def test_it_is_sized_before_jax_is_first_used() -> None:
     assert (status, out) == (0, "16 16.0\n")
 
 
-def test_devices_asked_for_by_jaxs_own_settings_do_not_deadlock() -> None:
-    setting = 'import jax; jax.config.update("jax_num_cpu_devices", 4)'
-    status, out = finish(f"{setting}\n{STEPS}", "-W", "error")
-    assert (status, out) == (0, "4 4.0\n")
-
-
 def test_fewer_steps_are_in_flight_where_jax_started_first() -> None:
     program = """
 import jax

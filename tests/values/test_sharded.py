@@ -34,9 +34,7 @@ def _put(array: Any, mesh: Mesh, *spec: Any) -> jax.Array:
 
 
 PLAIN: dict[str, Callable[[Any], jax.Array]] = {
-    "one axis": lambda x: _put(x, _mesh(("data", 8)), "data"),
     "two axes": lambda x: _put(x, _mesh(("data", 4), ("model", 2)), ("data", "model")),
-    "an axis of one": lambda x: _put(x, _mesh(("data", 8), ("model", 1)), "data", "model"),
     "the strategy's own": lambda x: jax.device_put(x, _strategy().mesh.split),
     "local data": lambda x: jax.make_array_from_process_local_data(
         NamedSharding(_mesh(("batch", 8)), P("batch")), x
@@ -44,8 +42,6 @@ PLAIN: dict[str, Callable[[Any], jax.Array]] = {
 }
 OTHERWISE: dict[str, Callable[[Any], jax.Array]] = {
     "another axis": lambda x: _put(x, _mesh(("d", 8)), None, "d"),
-    "several axes": lambda x: _put(x, _mesh(("d", 4), ("m", 2)), "d", "m"),
-    "partly replicated": lambda x: _put(x, _mesh(("d", 4), ("m", 2)), "d"),
     "half of the devices": lambda x: _put(x, _mesh(("d", 4)), "d"),
     "another order": lambda x: _put(x, _mesh(("d", 8), reverse=True), "d"),
 }

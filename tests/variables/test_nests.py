@@ -67,7 +67,7 @@ def test_jax_takes_variables_for_arrays(s: dl.Strategy) -> None:
 
 @pytest.mark.usefixtures("eager")
 def test_optax_updates_variables_as_it_updates_arrays(s: dl.Strategy) -> None:
-    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.1, weight_decay=0.01))
+    tx = optax.sgd(0.1, momentum=0.9)
     values = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(0.5)}
     params = _made(s, values)
     state = _made(s, tx.init(params))
@@ -82,7 +82,7 @@ def test_optax_updates_variables_as_it_updates_arrays(s: dl.Strategy) -> None:
         return loss
 
     expected, plain = values, tx.init(values)
-    for _ in range(3):
+    for _ in range(2):
         loss = s.reduce("MEAN", s.run(step, args=(x,)), axis=None)
         both = [jax.value_and_grad(_loss)(expected, own) for own in x.values]
         gradients = jax.tree.map(lambda a, b: (a + b) / 2, both[0][1], both[1][1])
