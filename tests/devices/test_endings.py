@@ -202,28 +202,6 @@ def test_a_forked_child_raises_with_the_remedy() -> None:
     assert finish(BEGIN + FORKED) == (0, "400.0\n")
 
 
-def test_a_forked_child_waits_for_no_background_of_its_parent() -> None:
-    program = """
-import os
-release = threading.Event()
-job, ended = dl.background(release.wait), dl.background(lambda: 42)
-ended.result(60)
-child = os.fork()
-if child == 0:
-    try:
-        job.result()
-    except dl.errors.ContextError as error:
-        print(error, flush=True)
-    os._exit(ended.result())
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
-release.set()
-print(job.result(60))
-"""
-    status, out = finish(BEGIN + program)
-    assert (status, out.splitlines()[-1]) == (0, "True")
-    assert "begin it in this process" in out
-
-
 def test_a_child_forked_while_a_thread_dispatches_raises_too() -> None:
     program = """
 import os, warnings
