@@ -50,10 +50,8 @@ class ClusterResolver(abc.ABC):
         Raises:
           ClusterSpecError: The cluster has no such task.
         """
-        task_type = self.task_type if task_type is None else task_type
-        task_id = self.task_id if task_id is None else task_id
         if task_type is None or task_id is None:
-            return ""
+            return self._unnamed_master(task_type, task_id, rpc_layer)
         address = self.cluster_spec().task_address(task_type, task_id)
         return format_master(address, rpc_layer or self.rpc_layer)
 
@@ -118,6 +116,15 @@ class ClusterResolver(abc.ABC):
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
+
+    def _unnamed_master(
+        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
+    ) -> str:
+        """Returns the address of this process's own task, where no task was named."""
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        known = task_type is not None and task_id is not None
+        return self.master(task_type, task_id, rpc_layer) if known else ""
 
     def _set_or_own(self, name: str) -> Any:
         value = getattr(self, f"_{name}", None)

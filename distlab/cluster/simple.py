@@ -66,22 +66,11 @@ class SimpleClusterResolver(ClusterResolver):
         """Returns the cluster."""
         return self._cluster_spec
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
+    def _unnamed_master(
+        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
     ) -> str:
-        """Returns the address of a task; the constructor's `master` when none is named.
-
-        Raises:
-          ClusterSpecError: The cluster has no such task.
-        """
-        if task_type is not None and task_id is not None:
-            address = self._cluster_spec.task_address(task_type, task_id)
-        else:
-            address = self._master
-        return format_master(address, rpc_layer or self._rpc_layer)
+        del task_type, task_id
+        return format_master(self._master, rpc_layer or self._rpc_layer)
 
     def num_accelerators(
         self,

@@ -21,7 +21,7 @@ from distlab.errors import BackendStartedError, ClusterError, ProgramOrderError,
 from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
-from distlab.processes.notices import notice
+from distlab.processes.notices import announced
 from distlab.processes.order_guard import OrderGuard
 from distlab.processes.watching import Watcher
 
@@ -37,7 +37,6 @@ _END_AFTER_ERROR_SECONDS: Final = 30.0
 """The same after an error: the others learn of it at once, and may save before they end."""
 _LOST_SECONDS: Final = 3.0
 """The same for the process that failed: it ends now, unless it was stopped."""
-_SILENT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _COUNT_FLAG: Final = "xla_force_host_platform_device_count"
 _TIMEOUT_FLAG: Final = "--xla_cpu_collective_timeout_seconds"
@@ -50,7 +49,6 @@ def join(
     *,
     cpu_devices: int,
     timeout: float | None = None,
-    start_seconds: float | None = None,
 ) -> ProcessGroup:
     """Joins the processes of a cluster. Must come before JAX starts its devices."""
     names = list(tasks)
@@ -75,7 +73,7 @@ def join(
             "TensorFlow."
         )
     generation = int(os.environ.get("DISTLAB_GENERATION", "0"))
-    limit = start_limit() if start_seconds is None else start_seconds
+    limit = start_limit()
     hello = _hello(index, names, generation)
     hosted = os.environ.get("DISTLAB_COORDINATOR")
     if index == 0:
@@ -129,26 +127,20 @@ def leave(seconds: float = _END_SECONDS) -> None:
 
 def _await_others(left: ProcessGroup, seconds: float) -> None:
     """Waits, within a limit, until the other processes have left or ended."""
-    until = time.monotonic() + seconds
-    told_after = time.monotonic() + _SILENT_SECONDS
+    began = time.monotonic()
     failure = _loss(left)
-    lost = None if failure is None else failure.worker
-    lost_until = min(until, time.monotonic() + _LOST_SECONDS)
-    remaining = list(zip(left.others, left.links, strict=True))
-    while time.monotonic() < until:
-        remaining = [
-            (worker, link)
-            for worker, link in remaining
-            if not meeting.has_closed(link)
-            and (worker.name != lost or time.monotonic() < lost_until)
-        ]
-        if not remaining:
-            return
-        if time.monotonic() > told_after:
-            told_after = until
-            names = ", ".join(worker.name for worker, _ in remaining)
-            notice(f"the chief has ended, and waits for {names}.")
-        time.sleep(_POLL_SECONDS)
+    remaining = dict(zip(left.others, left.links, strict=True))
+
+    def waits_for() -> str:
+        return f"{', '.join(worker.name for worker in remaining)} to end"
+
+    with announced(waits_for, seconds):
+        while remaining and (waited := time.monotonic() - began) < seconds:
+            for worker, link in list(remaining.items()):
+                is_lost = failure is not None and worker.name == failure.worker
+                if meeting.has_closed(link) or (is_lost and waited > _LOST_SECONDS):
+                    del remaining[worker]
+            time.sleep(_POLL_SECONDS)
 
 
 def _loss(left: ProcessGroup) -> WorkerError | None:

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,15 +231,6 @@ def test_bad_arguments_are_refused_before_anything_starts() -> None:
         dl.launch(engines=3)  # type: ignore[call-overload]
 
 
-def test_an_unknown_launcher_is_refused_and_leaves_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(ArgumentValueError, match="such as 'ssh', 'slurm' or 'mpi', got 'nope'"):
-        dl.launch(workers=1, engines="nope")
-    assert not list(tmp_path.glob("distlab-cluster-*"))
-
-
 def test_without_ipyparallel_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distlab.integrations.launch.find_spec", {}.get)
     with pytest.raises(MissingExtraError, match=r"distlab\[cluster\]"):
@@ -256,7 +246,6 @@ def test_remote_workers_send_their_events_to_the_notebook(
     def record() -> int:
         import os
         import pathlib
-        import tempfile
 
         import jax.numpy as jnp
 

@@ -35,11 +35,3 @@ def test_the_dashboard_lives_as_long_as_the_workers(tmp_path: Path) -> None:
         assert launched.end() == 0
     finally:
         launched.kill()
-
-
-def test_no_run_is_no_reason_to_wait(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text("print('done')")
-    launched = Launched("-n", "1", "--dashboard", str(tmp_path / "runs"), str(program))
-    assert launched.end() == 0
-    assert launched.lines == ["[worker-0] done"]

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, final
 import dask
 from distributed import Client, Scheduler
 
-from distlab.errors import ArgumentValueError, ClusterError
+from distlab.errors import ClusterError
 from distlab.integrations.dask.connection import SETTINGS
 from distlab.integrations.dask.local_tasks import LocalTasks, TaskProcess
 from distlab.integrations.dask.members import lose_all
@@ -93,9 +93,6 @@ class ParameterServerCluster:
         Args:
           job: `"worker"` or `"ps"`.
           index: Its number in the job.
-
-        Raises:
-          ArgumentValueError: There is no such task.
         """
         process = self._process(job, index)
         with contextlib.suppress(ProcessLookupError):
@@ -111,19 +108,13 @@ class ParameterServerCluster:
         """Ends all processes."""
         atexit.unregister(self.stop)
         if self.client.status == "running":
-            self.client.sync(lose_all, self.client)
+            self.client.sync(lose_all, self.client.rpc)
         self.client.close(timeout=_STOP_SECONDS)
         self._cluster.close(timeout=_STOP_SECONDS)
         _log.setLevel(self._log_level)
 
     def _process(self, job: str, index: int) -> Any:
-        task = self._cluster.workers.get(f"{job}-{index}")
-        if task is None:
-            raise ArgumentValueError(
-                f"The cluster has {self.workers} workers and {self.parameter_servers} parameter "
-                f"servers, and no {job} {index}. Count from 0, with the job 'worker' or 'ps'."
-            )
-        return task.process
+        return self._cluster.workers[f"{job}-{index}"].process
 
     def __enter__(self) -> Self:
         """Returns the cluster."""

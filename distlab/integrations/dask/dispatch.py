@@ -16,12 +16,10 @@ from distlab.coordinator._work_queue import WorkQueue
 from distlab.coordinator.closures import Closure
 from distlab.errors import ClusterError
 from distlab.integrations.dask.closures import ClosuresSent
-from distlab.integrations.dask.handlers import NO_SESSION, require_same
-from distlab.integrations.dask.members import CLOSED, Membership, Task
+from distlab.integrations.dask.handlers import NO_SESSION
+from distlab.integrations.dask.members import CLOSED, Members, Place, Task, why_lost
 from distlab.integrations.dask.pickling import Frames, loaded
 
-_OPEN_SECONDS: Final = 60.0
-_RETRY_SECONDS: Final = 0.05
 _NOBODY: Final = -1
 _MOST_TOGETHER: Final = 16
 _SECONDS_TOGETHER: Final = 0.02
@@ -41,7 +39,7 @@ class Dispatch:
         self,
         session: str,
         pool: ConnectionPool,
-        members: Membership,
+        members: Members,
         closures: ClosuresSent,
         about: Mapping[str, Any],
     ) -> None:
@@ -51,14 +49,13 @@ class Dispatch:
         self._closures = closures
         self._about = dict(about)
         self._queue: WorkQueue | None = None
-        self._known: dict[Task, str] = {}  # the address of each worker with the session
+        self._known: dict[Task, Place] = {}  # the workers with the session
         self._running: set[asyncio.Task[Any]] = set()
         self._put = asyncio.Event()
         self._away: set[Task] = set()
         self._seconds: dict[int, float] = {}  # that each function took the last time
         self._lost: ClusterError | None = None  # the error of all closures
         self.idle = 0
-        members.on_lost(self._note_lost)
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
         """Runs what the queue holds, until it is closed."""
@@ -126,17 +123,14 @@ class Dispatch:
         self._running.discard(present)
         if present.cancelled():  # a server was lost
             return False
-        address = present.result()
+        place = present.result()
+        about = ToPickle({**self._about, "number": task.index})
         try:
-            about = ToPickle({**self._about, "number": task.index})
-            await begun(self._pool, task, address, "open", session=self._session, about=about)
+            await self._pool(place.address).distlab_open(session=self._session, about=about)
         except OSError:
-            self._members.lose(task, address, CLOSED)
+            self._members.lose(task, place, CLOSED)
             return False
-        except ClusterError as error:
-            self._members.lose(task, address, f"not used: {error}")
-            return False
-        self._known[task] = address
+        self._known[task] = place
         if task in self._away:
             self._away.discard(task)
             if self._queue is not None:
@@ -144,11 +138,11 @@ class Dispatch:
         return True
 
     async def _run(
-        self, queue: WorkQueue, task: Task, address: str, closures: list[Closure]
+        self, queue: WorkQueue, task: Task, place: Place, closures: list[Closure]
     ) -> None:
         recipes: dict[int, Frames] = {}
         while closures:
-            answer = await self._answer(queue, task, address, closures, recipes)
+            answer = await self._answer(queue, task, place, closures, recipes)
             if answer is None:
                 return
             answers, lacking = answer
@@ -162,12 +156,12 @@ class Dispatch:
         self,
         queue: WorkQueue,
         task: Task,
-        address: str,
+        place: Place,
         closures: list[Closure],
         recipes: dict[int, Frames],
     ) -> Any:
         """Returns a worker's answer; None where the closures failed, or will run elsewhere."""
-        call = asyncio.ensure_future(self._call(address, closures, recipes))
+        call = asyncio.ensure_future(self._call(place.address, closures, recipes))
         self._running.add(call)
         try:
             answer = await call
@@ -181,8 +175,7 @@ class Dispatch:
             if self._lost is not None:
                 self._end_lost(queue, closures)
                 return None
-            if self._known.get(task) == address:
-                self._members.lose(task, address, CLOSED)
+            self._members.lose(task, place, CLOSED)
             self._put_back(queue, closures)
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
             for closure in closures:
@@ -228,7 +221,7 @@ class Dispatch:
             queue.put_back(closure)
         self.wake()
 
-    def _note_lost(self, task: Task, seen: str) -> None:
+    def note_lost(self, task: Task, place: Place, seen: str) -> None:
         """Emits an event of a lost task, unless all are, as the cluster has ended."""
         self._known.pop(task, None)
         self.wake()
@@ -237,7 +230,7 @@ class Dispatch:
         async def note() -> None:
             if self._queue is not None and self._members.addresses:
                 self._away.add(task)
-                reason = await self._members.why_lost(task, seen)
+                reason = await why_lost(place, seen)
                 self._queue.note_task(task.job, task.index, "lost", reason, at_ns)
 
         noting = asyncio.ensure_future(note())
@@ -251,17 +244,3 @@ _notes: Final[set[asyncio.Task[None]]] = set()  # the event loop keeps no refere
 def _end(queue: WorkQueue, closure: Closure, error: BaseException) -> None:
     closure.result.fail(error)
     queue.finished(closure, error, {})
-
-
-async def begun(pool: ConnectionPool, task: Task, address: str, verb: str, **about: Any) -> None:
-    """Begins a session on a task, whose process may have no handlers yet."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _OPEN_SECONDS
-    while (theirs := await getattr(pool(address), f"distlab_{verb}")(**about)) is None:
-        if loop.time() > end:
-            raise ClusterError(
-                f"The Dask worker at {address} has no handlers of distlab after "
-                f"{_OPEN_SECONDS:g} s. Install distlab there, in the same version."
-            )
-        await asyncio.sleep(_RETRY_SECONDS)
-    require_same(theirs, f"{task} at {address}")

@@ -13,7 +13,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, final
 
 from distributed import Worker, WorkerPlugin
-from distributed.core import Server
+from distributed.comm.core import Comm
+from distributed.core import Server, Status
 from distributed.protocol.serialize import ToPickle
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
@@ -22,6 +23,8 @@ from distlab.integrations.dask.values import Values
 
 if TYPE_CHECKING:
     from distlab.integrations.dask.session import WorkerSession
+
+_BEAT_SECONDS: Final = 2.0
 
 NO_SESSION: Final = "no session"
 """Answer of a worker that was restarted."""
@@ -43,8 +46,10 @@ class TaskPlugin(WorkerPlugin):
 class TaskSessions:
     """The sessions of one process. Its methods run in Dask's event loop."""
 
-    def __init__(self, node: Server) -> None:
+    def __init__(self, node: Server, task: str = "") -> None:
         self._node = node
+        self._task = task  # as a cluster of addresses names it
+        self._stays: dict[str, Comm] = {}
         self._values: dict[str, Values] = {}
         self._sessions: dict[str, WorkerSession] = {}
         # One closure runs at a time, of any session. Its thread is a daemon.
@@ -53,17 +58,30 @@ class TaskSessions:
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Returns the handler of each message."""
         return {
-            "distlab_serve": self.serve,
+            "distlab_stay": self.stay,
             "distlab_values": self.values,
             "distlab_open": self.open,
             "distlab_run": self.run,
             "distlab_close": self.close,
         }
 
-    def serve(self, session: str) -> dict[str, str]:
-        """Begins to hold values of a session; returns the versions of this process."""
-        self._values.setdefault(session, Values())
-        return versions()
+    async def stay(self, comm: Comm, session: str, begin: bool) -> Status:
+        """Holds a session as long as its coordinator lives, which has a message every 2 s."""
+        self._stays[session] = comm
+        if begin:
+            self._values.setdefault(session, Values())
+        try:
+            await comm.write({"task": self._task, "versions": versions()})
+            while True:
+                await asyncio.sleep(_BEAT_SECONDS)
+                await comm.write("here")
+        except OSError:
+            comm.abort()
+        finally:
+            if self._stays.get(session) is comm:  # else the coordinator has connected anew
+                del self._stays[session]
+                self.close(session)
+        return Status.dont_reply
 
     def values(self, session: str, verb: str, about: tuple[Any, ...]) -> Any:
         """Returns the answer of a method of `Values`."""
@@ -77,13 +95,12 @@ class TaskSessions:
             )
         return getattr(values, verb)(*about)
 
-    def open(self, session: str, about: Mapping[str, Any]) -> dict[str, str]:
-        """Begins to run closures of a session; returns the versions of this process."""
+    def open(self, session: str, about: Mapping[str, Any]) -> None:
+        """Begins to run closures of a session."""
         from distlab.integrations.dask.session import WorkerSession
 
         if session not in self._sessions:
             self._sessions[session] = WorkerSession(session, self._node, **about)
-        return versions()
 
     async def run(self, session: str, message: Mapping[str, Any]) -> Any:
         """Runs closures in the thread of closures, and returns the answer of each."""

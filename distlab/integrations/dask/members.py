@@ -1,34 +1,32 @@
-"""The Dask worker of each task of a cluster, as Dask's scheduler knows them."""
+"""The tasks of a cluster, as their coordinator knows them: one connection to each stays open."""
 
 from __future__ import annotations
 
-import abc
 import asyncio
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, final
-from weakref import WeakKeyDictionary, WeakMethod
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+from weakref import WeakMethod, WeakSet
 
-from distributed import Client
+from distributed.comm.core import Comm, connect
 from distributed.core import ConnectionPool
 
 from distlab.errors import ClusterError
-from distlab.integrations.dask.local_tasks import LocalTasks
+from distlab.integrations.dask.connection import host_and_port
+from distlab.integrations.dask.handlers import require_same
 from distlab.launching.exit_codes import in_short
+from distlab.processes.joining import start_limit
+from distlab.processes.notices import announced
 
-_TOPIC: Final = "all"
-"""Topic of Dask's scheduler on which it logs that a worker was added or removed."""
-
+_CONNECT_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 0.2
 _EXIT_SECONDS: Final = 10.0
-_SILENT: Final = "check-worker-ttl"
-"""The scheduler's name for the removal of a worker that sent no heartbeat in time."""
+_SILENT_SECONDS: Final = 25.0
+"""A process that is stopped counts as lost then."""
 
 CLOSED: Final = "connection closed"
 NO_HEARTBEAT: Final = "no heartbeat"
-
-_listening: Final[WeakKeyDictionary[Client, list[Members]]] = WeakKeyDictionary()
-"""A client has one handler for a topic, which these share."""
 
 
 @dataclass(frozen=True)
@@ -43,181 +41,182 @@ class Task:
         return f"{self.job} {self.index}"
 
 
-Watcher: TypeAlias = Callable[[Task, str], None]
-"""Called with a lost task and with what was seen of that."""
+class Place(NamedTuple):
+    """Where a task is: its address, and the exit code to come of a process of this machine."""
+
+    address: str
+    exit: asyncio.Future[int] | None = None
 
 
-class Membership(abc.ABC):
-    """The address of each task that is there. Its methods run in the event loop."""
+Watcher: TypeAlias = Callable[[Task, Place, str], None]
+"""Called with a lost task, with where it was and with what was seen of that."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-        self._there: dict[Task, str] = {}
+Find: TypeAlias = Callable[[Task], Awaitable[Place]]
+"""Returns where a task is; raises an `OSError` where nothing is known of it."""
+
+_all: Final[WeakSet[Members]] = WeakSet()
+
+
+@final
+class Members:
+    """The place of each task that is there. Its methods run in the connections' event loop.
+
+    As the connection to a task ends, the task is lost, and forgets the session; the coordinator
+    looks for it until a process serves it again.
+    """
+
+    def __init__(
+        self, pool: ConnectionPool, session: str, known_as: Mapping[Task, str], find: Find
+    ) -> None:
+        self.pool = pool
+        self._session = session
+        self._known_as = dict(known_as)
+        self._find = find
+        self._there: dict[Task, Place] = {}
+        self._begun: set[Task] = set()
         self._changed = asyncio.Event()
-        self._watchers: list[WeakMethod[Watcher]] = []
+        self._comms: dict[Task, Comm] = {}
+        self._watcher: WeakMethod[Watcher] | None = None
+        self._why: dict[Task, BaseException] = {}  # why a task is not there
+        self._refused: ClusterError | None = None
+        self._followers: list[asyncio.Task[None]] = []
+        _all.add(self)
 
-    @abc.abstractmethod
     async def start(self) -> None:
-        """Begins to follow the tasks, once all are there."""
+        """Waits until all tasks are there."""
+        seconds = start_limit()
+        self._followers = [asyncio.ensure_future(self._follow(task)) for task in self._known_as]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                with announced(self._waits_for, seconds):
+                    while self._absent() and self._refused is None:
+                        self._changed.clear()
+                        await self._changed.wait()
+        if self._refused is not None:
+            raise self._refused
+        if missing := self._absent():
+            whys = [f"{task} at {self._known_as[task]} ({self._why.get(task)})" for task in missing]
+            jobs = f"distlab server --job {missing[0].job} --index {missing[0].index}"
+            raise ClusterError(
+                f"Not reached within {seconds:g} s: {', '.join(whys)}. Start a process for each "
+                f"task, which makes distlab.Server(...) and calls join(), or runs {jobs}; and look "
+                "whether its address can be reached from here."
+            )
 
-    @abc.abstractmethod
     def stop(self) -> None:
-        """Follows them no more."""
+        """Closes the connections that stay open."""
+        self._watcher = None
+        for follower in self._followers:
+            follower.cancel()
 
-    async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost, as far as that can be learned."""
-        del task
-        return seen
-
-    def on_lost(self, watcher: Watcher) -> None:
+    def watch(self, watcher: Watcher) -> None:
         """Has a method called with each task that is lost, as long as its object lives."""
-        self._watchers.append(WeakMethod(watcher))
+        self._watcher = WeakMethod(watcher)
 
     @property
     def addresses(self) -> list[str]:
         """The addresses of the tasks that are there."""
-        return list(self._there.values())
+        return [place.address for place in self._there.values()]
 
-    async def present(self, task: Task) -> str:
-        """Waits until a task is there, and returns its address."""
-        while (address := self._there.get(task)) is None:
+    async def present(self, task: Task) -> Place:
+        """Waits until a task is there, and returns its place."""
+        while (place := self._there.get(task)) is None:
             self._changed.clear()
             await self._changed.wait()
-        return address
+        return place
 
-    def came(self, task: Task, address: str) -> None:
-        """Notes that a task is there."""
-        self._there[task] = address
-        self._changed.set()
-
-    def lose(self, task: Task, address: str, seen: str) -> None:
-        """Notes that a task does not answer at an address, and ends the calls that wait for it."""
-        if self._there.get(task) != address:
+    def lose(self, task: Task, place: Place, seen: str) -> None:
+        """Notes that a task does not answer at a place, and ends the calls that wait for it."""
+        if self._there.get(task) is not place:
             return
         del self._there[task]
-        for comm in list(self._pool.occupied.get(address, ())):
+        for comm in [self._comms.pop(task), *self.pool.occupied.get(place.address, ())]:
             comm.abort()
-        self._pool.remove(address)
-        for reference in list(self._watchers):
-            watcher = reference()
-            if watcher is not None:
-                watcher(task, seen)
-
-
-@final
-class Members(Membership):
-    """The address of each task of a Dask cluster. Its methods run in the client's event loop.
-
-    A Dask worker that is started anew, with its name or in the place of a lost one, becomes the
-    same task.
-    """
-
-    def __init__(self, client: Client, names: Mapping[Task, Any]) -> None:
-        super().__init__(client.rpc)
-        self._client = client
-        self._names = dict(names)
-        self._exits: dict[Task, asyncio.Future[int]] = {}
-
-    async def start(self) -> None:
-        """Looks who is there, and begins to listen who comes and goes."""
-        listening = _listening.setdefault(self._client, [])
-        listening.append(self)
-        if len(listening) == 1:
-            self._client.subscribe_topic(_TOPIC, functools.partial(_hear, listening))
-        await self._look()
-        missing = [str(task) for task in self._names if task not in self._there]
-        if missing:
-            raise ClusterError(
-                f"{', '.join(missing)}: Dask's scheduler at {scheduler(self._client).address} has "
-                "no such worker. Start as many Dask workers as the cluster has tasks."
-            )
-
-    def stop(self) -> None:
-        """Listens no more."""
-        self._watchers.clear()
-        listening = _listening.get(self._client, [])
-        if self in listening:
-            listening.remove(self)
-
-    async def why_lost(self, task: Task, seen: str) -> str:
-        """Returns why a task was lost: with a process of this machine, how it ended."""
-        if seen != CLOSED or task not in self._exits:
-            return seen
-        await asyncio.wait([self._exits[task]], timeout=_EXIT_SECONDS)
-        ended = self._exits[task]
-        return in_short(ended.result()) if ended.done() else seen
+        self.pool.remove(place.address)
+        watcher = self._watcher and self._watcher()
+        if watcher is not None:
+            watcher(task, place, seen)
 
     def lose_all(self) -> None:
-        """Notes that all tasks are lost."""
-        for task, address in list(self._there.items()):
-            self.lose(task, address, CLOSED)
+        """Notes that all tasks are lost, and looks for none."""
+        for task, place in list(self._there.items()):
+            self.lose(task, place, CLOSED)
+        self.stop()
 
-    async def hear(self, about: Any) -> None:
-        """Notes that a worker of Dask's came or went."""
-        match about:
-            case {"action": "remove-worker", "worker": str() as address}:
-                silent = str(about.get("stimulus_id")).startswith(_SILENT)
-                for task in [t for t, known in self._there.items() if known == address]:
-                    self.lose(task, address, NO_HEARTBEAT if silent else CLOSED)
-            case {"action": "add-worker"}:
-                await self._look()
-
-    async def _look(self) -> None:
-        identity = await scheduler(self._client).identity(n_workers=-1)
-        there = {address: about["name"] for address, about in identity["workers"].items()}
-        taken = set(self._there.values())
-        known = {str(name) for name in self._names.values()}
-        for address, name in there.items():
-            if address in taken:
+    async def _follow(self, task: Task) -> None:
+        while True:
+            try:
+                place = await self._find(task)
+                await _try(place.address)
+                arguments = self.pool.connection_args
+                comm = await connect(place.address, timeout=_CONNECT_SECONDS, **arguments)
+            except OSError as error:
+                self._why[task] = error
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            lost = [task for task in self._names if task not in self._there]
-            own = [task for task in lost if str(self._names[task]) == str(name)]
-            if not own and str(name) not in known:
-                own = [task for task in lost if task.job == "worker" and taken]
-            if own:
-                cluster = self._client.cluster
-                if isinstance(cluster, LocalTasks):
-                    self._exits[own[0]] = cluster.exit_of(str(name))
-                self.came(own[0], address)
+            seen = CLOSED
+            try:
+                await self._greet(task, comm)
+                self._there[task], self._comms[task] = place, comm
+                self._changed.set()
+                while True:
+                    await _message(comm)
+            except OSError as error:
+                self._why[task] = error
+                seen = NO_HEARTBEAT if isinstance(error, TimeoutError) else CLOSED
+            except ClusterError as error:
+                self._refused = error
+                self._changed.set()
+            finally:
+                comm.abort()
+            self.lose(task, place, seen)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _greet(self, task: Task, comm: Comm) -> None:
+        """Begins the messages of a task; one that comes back keeps no values of before."""
+        begin = task not in self._begun
+        await comm.write({"op": "distlab_stay", "session": self._session, "begin": begin})
+        match await _message(comm):
+            case {"task": own, "versions": versions}:
+                if own not in ("", str(task)):
+                    raise ClusterError(
+                        f"{task} of the cluster is at {self._known_as[task]}, where {own} listens. "
+                        "Give all processes the same cluster, and each its own task."
+                    )
+                require_same(versions, f"{task} at {self._known_as[task]}")
+                self._begun.add(task)
+            case _:
+                raise OSError("no Server of distlab listens there")
+
+    def _absent(self) -> list[Task]:
+        return [task for task in self._known_as if task not in self._there]
+
+    def _waits_for(self) -> str:
+        return ", ".join(f"{task} to listen at {self._known_as[task]}" for task in self._absent())
 
 
-def scheduler(client: Client) -> Any:
-    """Returns the calls of a client's scheduler."""
-    return client.scheduler
+async def why_lost(place: Place, seen: str) -> str:
+    """Returns why a task was lost: with a process of this machine, how it ended."""
+    if seen != CLOSED or place.exit is None:
+        return seen
+    await asyncio.wait([place.exit], timeout=_EXIT_SECONDS)
+    return in_short(place.exit.result()) if place.exit.done() else seen
 
 
-async def lose_all(client: Client) -> None:
-    """Has all who listen to a client's scheduler lose their tasks, as the client ends them."""
-    for members in list(_listening.get(client, [])):
-        members.lose_all()
+async def lose_all(pool: ConnectionPool) -> None:
+    """Has all who know tasks by their connections lose them, as the connections end."""
+    for members in list(_all):
+        if members.pool is pool:
+            members.lose_all()
 
 
-async def _hear(listening: list[Members], event: tuple[float, Any]) -> None:
-    _, about = event
-    for members in list(listening):
-        await members.hear(about)
+async def _try(address: str) -> None:
+    """Tries to connect once; Dask would try again, and draw random numbers of the program's."""
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        _, writer = await asyncio.open_connection(*host_and_port(address.rpartition("/")[2]))
+    writer.close()
 
 
-def known_workers(client: Client) -> Mapping[str, Any]:
-    """Returns what the scheduler knows of its workers, by address; `scheduler_info` may be late."""
-    workers: Mapping[str, Any] = client.sync(scheduler(client).identity, n_workers=-1)["workers"]
-    return workers
-
-
-def names_in_order(names: Sequence[Any], workers: int, servers: int) -> dict[Task, Any]:
-    """Returns the Dask worker of each task: those named after a task, then the others in order."""
-    tasks = [Task("worker", n) for n in range(workers)] + [Task("ps", n) for n in range(servers)]
-    if len(names) < len(tasks):
-        raise ClusterError(
-            f"The cluster has {workers} workers and {servers} parameter servers, and Dask's "
-            f"scheduler has {len(names)} workers: {sorted(map(str, names))}. Start more, or ask "
-            "for fewer."
-        )
-    of_task = {f"{task.job}-{task.index}": task for task in tasks}
-    named = {of_task[str(name)]: name for name in names if str(name) in of_task}
-    rest = iter(sorted((n for n in names if n not in named.values()), key=_natural))
-    return {task: named[task] if task in named else next(rest) for task in tasks}
-
-
-def _natural(name: Any) -> tuple[int, Any]:
-    return (0, name) if isinstance(name, int) else (1, str(name))
+async def _message(comm: Comm) -> Any:
+    async with asyncio.timeout(_SILENT_SECONDS):
+        return await comm.read()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, ClusterError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
@@ -52,8 +53,6 @@ class DaskClusterResolver(ClusterResolver):
                 "of the scheduler's address: distributed.Client('tcp://host:8786')."
             )
         if workers is None:
-            from distlab.integrations.dask.members import known_workers
-
             workers = len(known_workers(client)) - parameter_servers
         for name, number in (("workers", workers), ("parameter_servers", parameter_servers)):
             if not is_count(number) or number < 1:
@@ -67,26 +66,18 @@ class DaskClusterResolver(ClusterResolver):
 
     def cluster_spec(self) -> ClusterSpec:
         """Returns the addresses of Dask's workers by role."""
-        from distlab.integrations.dask.members import known_workers, names_in_order
-
         about = known_workers(self.client)
         addresses = {known["name"]: address for address, known in about.items()}
         names = names_in_order(list(addresses), self.workers, self.parameter_servers)
-        jobs: dict[str, list[str]] = {"worker": [], "ps": []}
-        for task, name in names.items():
-            jobs[task.job].append(addresses[name].rpartition("//")[2])
-        return ClusterSpec(jobs)
+        where = [addresses[name].rpartition("//")[2] for name in names]
+        return ClusterSpec({"worker": where[: self.workers], "ps": where[self.workers :]})
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
+    def _unnamed_master(
+        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
     ) -> str:
-        """Returns the address of a task, or of Dask's scheduler when none is named."""
-        if task_type is None or task_id is None:
-            return str(self.client.scheduler_info()["address"])
-        return super().master(task_type, task_id, rpc_layer)
+        """Returns the address of Dask's scheduler."""
+        del task_type, task_id, rpc_layer
+        return str(self.client.scheduler_info()["address"])
 
 
 def is_dask_client(value: object) -> bool:
@@ -95,3 +86,28 @@ def is_dask_client(value: object) -> bool:
         base.__module__ == "distributed.client" and base.__name__ == "Client"
         for base in type(value).__mro__
     )
+
+
+def known_workers(client: Client) -> Mapping[str, Any]:
+    """Returns what the scheduler knows of its workers, by address; `scheduler_info` may be late."""
+    scheduler: Any = client.scheduler
+    workers: Mapping[str, Any] = client.sync(scheduler.identity, n_workers=-1)["workers"]
+    return workers
+
+
+def names_in_order(names: Sequence[Any], workers: int, servers: int) -> list[Any]:
+    """Returns the Dask worker of each task: those named after a task, then the others in order."""
+    tasks = [f"worker-{n}" for n in range(workers)] + [f"ps-{n}" for n in range(servers)]
+    if len(names) < len(tasks):
+        raise ClusterError(
+            f"The cluster has {workers} workers and {servers} parameter servers, and Dask's "
+            f"scheduler has {len(names)} workers: {sorted(map(str, names))}. Start more, or ask "
+            "for fewer."
+        )
+    named = {str(name): name for name in names if str(name) in tasks}
+    rest = iter(sorted((n for n in names if str(n) not in named), key=_natural))
+    return [named[task] if task in named else next(rest) for task in tasks]
+
+
+def _natural(name: Any) -> tuple[int, Any]:
+    return (0, name) if isinstance(name, int) else (1, str(name))

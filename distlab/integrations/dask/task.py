@@ -14,13 +14,11 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, final
+from typing import Any, Final
 
 import dask
 from distributed import Worker
-from distributed.comm.core import Comm
 from distributed.core import Server as Node
-from distributed.core import Status
 
 from distlab.cluster.server import Server
 from distlab.errors import ClusterError, ClusterSpecError, PortInUseError
@@ -29,7 +27,6 @@ from distlab.integrations.dask.handlers import TaskSessions
 
 _JOBS: Final = ("worker", "ps")
 _SCHEDULER_SECONDS: Final = 120
-_BEAT_SECONDS: Final = 2.0
 
 _SWITCH_SECONDS: Final = 0.0005
 """Python's 5 ms would let a message wait that long for a closure that computes, at each read."""
@@ -81,9 +78,8 @@ def serve(server: Server, stopped: threading.Event | None = None) -> None:
 async def _serve_address(server: Server, host: str, port: int, stopped: threading.Event) -> None:
     arguments = security().get_connection_args("worker")
     node: Any = Node({}, needs_workdir=False, connection_args=arguments)
-    sessions = TaskSessions(node)
-    coordinators = _Coordinators(server, sessions)
-    node.handlers.update({**sessions.handlers(), "distlab_stay": coordinators.stay})
+    sessions = TaskSessions(node, f"{server.job_name} {server.task_index}")
+    node.handlers.update(sessions.handlers())
     try:
         await node.listen(
             url(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
@@ -100,32 +96,6 @@ async def _serve_address(server: Server, host: str, port: int, stopped: threadin
     await node
     await asyncio.to_thread(stopped.wait)
     await node.close()
-
-
-@final
-class _Coordinators:
-    """The connections of coordinators, with whose end a task forgets their sessions."""
-
-    def __init__(self, server: Server, sessions: TaskSessions) -> None:
-        self._server = server
-        self._sessions = sessions
-        self._stays: dict[str, Comm] = {}
-
-    async def stay(self, comm: Comm, session: str) -> Status:
-        """Sends a coordinator a message every two seconds as long as it lives."""
-        self._stays[session] = comm
-        try:
-            await comm.write({"job": self._server.job_name, "index": self._server.task_index})
-            while True:
-                await asyncio.sleep(_BEAT_SECONDS)
-                await comm.write("here")
-        except OSError:
-            comm.abort()
-        finally:
-            if self._stays[session] is comm:  # else the coordinator has connected anew
-                del self._stays[session]
-                self._sessions.close(session)
-        return Status.dont_reply
 
 
 def _prepare() -> None:

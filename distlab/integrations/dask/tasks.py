@@ -16,29 +16,23 @@ from distlab.cluster.spec import ClusterSpec
 from distlab.coordinator._work_queue import WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import pickling
-from distlab.integrations.dask.addressed import AddressedMembers
 from distlab.integrations.dask.closures import ClosuresSent, Sent
 from distlab.integrations.dask.connection import (
     Connection,
     host_and_port,
     own_connection,
     shared_connection,
+    url,
 )
-from distlab.integrations.dask.dispatch import Dispatch, begun
+from distlab.integrations.dask.dispatch import Dispatch
 from distlab.integrations.dask.handlers import TaskPlugin
-from distlab.integrations.dask.members import (
-    Members,
-    Membership,
-    Task,
-    known_workers,
-    names_in_order,
-)
+from distlab.integrations.dask.local_tasks import LocalTasks
+from distlab.integrations.dask.members import Members, Place, Task
+from distlab.integrations.dask.resolver import known_workers, names_in_order
 from distlab.integrations.dask.servers import ServerCalls
-from distlab.processes.joining import start_limit
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import live
 
-_ANSWER_SECONDS: Final = 120.0
 _closing: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
 
 
@@ -50,7 +44,7 @@ class DaskTasks:
         self,
         session: str,
         connection: Connection,
-        members: Membership,
+        members: Members,
         *,
         workers: int,
         servers: int,
@@ -80,6 +74,7 @@ class DaskTasks:
             "module": module,
         }
         self._dispatch = Dispatch(session, connection.pool, members, self._closures, about)
+        members.watch(self._note_lost)
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
         """Returns a closure as it travels to a worker."""
@@ -126,29 +121,11 @@ class DaskTasks:
 
     async def _start(self) -> list[str]:
         await self._members.start()
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                addresses = await self._greet()
-        except TimeoutError as error:
-            raise ClusterError(
-                f"The workers and parameter servers have not all answered within "
-                f"{_ANSWER_SECONDS:g} s. Look whether one of their processes is stopped."
-            ) from error
-        self._members.on_lost(self._note_lost)
-        return addresses
+        servers = [Task("ps", n) for n in range(len(self.servers))]
+        return [(await self._members.present(task)).address for task in servers]
 
-    async def _greet(self) -> list[str]:
-        """Begins the session on all tasks, and returns the servers' addresses."""
-        tasks = [Task("worker", n) for n in range(self.workers)]
-        tasks += [Task("ps", n) for n in range(len(self.servers))]
-        addresses = []
-        for task in tasks:
-            addresses.append(await self._members.present(task))
-            await begun(self._connection.pool, task, addresses[-1], "serve", session=self._session)
-        return addresses[self.workers :]
-
-    def _note_lost(self, task: Task, reason: str) -> None:
-        del reason
+    def _note_lost(self, task: Task, place: Place, seen: str) -> None:
+        self._dispatch.note_lost(task, place, seen)
         if task.job == "ps":
             self._lost[task.index] = (
                 f"Parameter server {task.index} at {self._addresses[task.index]} is gone, and with "
@@ -165,7 +142,7 @@ def _address_of(addresses: list[str], lost: dict[int, str], server: int) -> str:
     return addresses[server]
 
 
-def _end(connection: Connection, session: str, members: Membership) -> None:
+def _end(connection: Connection, session: str, members: Members) -> None:
     """Has all tasks forget a session whose strategy, with its variables, is gone."""
     pickling.sessions.pop(session, None)
 
@@ -193,13 +170,23 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
             f"{client}. Make distributed.Client(address) outside of a coroutine."
         )
     known = known_workers(client).values()
-    names = names_in_order([about["name"] for about in known], workers, servers)
-    members = Members(client, names)
+    in_order = names_in_order([about["name"] for about in known], workers, servers)
+    tasks = [Task("worker", n) for n in range(workers)] + [Task("ps", n) for n in range(servers)]
+    names = dict(zip(tasks, map(str, in_order), strict=True))
     client.register_plugin(TaskPlugin())
-    own = shared_connection(client)
-    return DaskTasks(
-        uuid.uuid4().hex, own, members, workers=workers, servers=servers, module=module
-    )
+
+    async def find(task: Task) -> Place:
+        scheduler: Any = client.scheduler
+        for address, about in (await scheduler.identity(n_workers=-1))["workers"].items():
+            if str(about["name"]) == names[task]:
+                cluster = client.cluster
+                own = cluster.exit_of(names[task]) if isinstance(cluster, LocalTasks) else None
+                return Place(address, own)
+        raise OSError("Dask's scheduler has no such worker")
+
+    session, own = uuid.uuid4().hex, shared_connection(client)
+    members = Members(own.pool, session, names, find)
+    return DaskTasks(session, own, members, workers=workers, servers=servers, module=module)
 
 
 def of_cluster(cluster: ClusterSpec, module: str) -> DaskTasks:
@@ -211,9 +198,11 @@ def of_cluster(cluster: ClusterSpec, module: str) -> DaskTasks:
     }
     for address in tasks.values():
         host_and_port(address)
-    limit = start_limit()
-    session = uuid.uuid4().hex
-    own = own_connection()
-    members = AddressedMembers(own, session, tasks, limit)
+    session, own = uuid.uuid4().hex, own_connection()
+
+    async def find(task: Task) -> Place:
+        return Place(url(tasks[task]))
+
+    members = Members(own.pool, session, tasks, find)
     workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
     return DaskTasks(session, own, members, workers=workers, servers=servers, module=module)

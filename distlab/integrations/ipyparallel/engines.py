@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from distlab.errors import ArgumentValueError
 from distlab.launching.warden import Warden
-from distlab.text.shown import shown
 
 _START_SECONDS: Final = 120
 _END_SECONDS: Final = 10.0
@@ -48,14 +46,8 @@ class Engines:
                 ],
                 **configured,
             )
-        except BaseException as error:
+        except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
-            if "engine_launcher_class" in str(error):  # traitlets' name of the argument `engines`
-                raise ArgumentValueError(
-                    "engines must be the name of one of ipyparallel's launchers, such as 'ssh', "
-                    f"'slurm' or 'mpi', got {shown(launcher)}. Leave it out for processes of this "
-                    "machine."
-                ) from error
             raise
         try:
             self._cluster.start_controller_sync()
