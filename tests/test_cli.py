@@ -211,12 +211,6 @@ def test_doctor_tries_the_ports_that_the_server_tries(monkeypatch: pytest.Monkey
     assert "--port 0" in finding.remedy
 
 
-def test_doctor_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EXTRAS", {"dashboard": ("no-such-package",)})
-    (finding,) = doctor.extras()
-    assert (finding.state, finding.remedy) == ("note", "pip install 'distlab[dashboard]'")
-
-
 def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         return {"jax": "0.9.2", "jaxlib": "0.9.2", "protobuf": "99.0"}.get(name, "1.0")
@@ -252,15 +246,6 @@ def test_doctor_reports_every_dependency_with_its_bounds() -> None:
         for name, extra in [*((name, "") for name in doctor.CORE[1:]), *extras]
         if {bound.operator for bound in doctor.supported_versions(name, extra)} != {">=", "<"}
     ] == []
-
-
-def test_doctor_reports_a_python_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    (tested,) = doctor.python_version()
-    assert tested.state == "ok"
-    monkeypatch.setattr("sys.version_info", (3, 15, 0, "final", 0))
-    (untested,) = doctor.python_version()
-    assert untested.state == "wrong"
-    assert "tested with 3.11 to 3.14" in untested.text
 
 
 def test_probe_prints_json() -> None:
@@ -397,9 +382,18 @@ def test_letters_that_the_output_lacks_are_escaped(tmp_path: Path) -> None:
     assert rb"r\xfcn" in done.stdout
 
 
-def test_doctor_reports_that_the_working_folder_is_gone(
+def test_doctor_names_the_remedy_of_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(doctor, "EXTRAS", {"dashboard": ("no-such-package",)})
+    (finding,) = doctor.extras()
+    assert (finding.state, finding.remedy) == ("note", "pip install 'distlab[dashboard]'")
+    (finding,) = doctor.python_version()
+    assert finding.state == "ok"
+    monkeypatch.setattr("sys.version_info", (3, 15, 0, "final", 0))
+    (finding,) = doctor.python_version()
+    assert finding.state == "wrong"
+    assert "tested with 3.11 to 3.14" in finding.text
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

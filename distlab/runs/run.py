@@ -25,7 +25,6 @@ from distlab.runs.run_file import run_files
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files
 from distlab.runs.summary import Summary, summarize
-from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
 from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
@@ -35,7 +34,6 @@ _FOLLOW_SECONDS: Final = 0.05
 _NAMED: Final = 3
 """The most runs that a message names."""
 
-_LARGEST: Final = (1 << 63) - 1
 _KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
 _STANDING: Final = tuple(
     str(kind.__struct_config__.tag) for kind in get_args(AnyEvent) if kind.STANDING
@@ -166,8 +164,6 @@ class Run:
           The events and the next cursor; no events while there is nothing new.
 
         Raises:
-          ArgumentValueError: The cursor is not a sequence number, or the limit not a number of
-            events.
           RecordError: The run was closed.
 
         Example:
@@ -181,16 +177,6 @@ class Run:
           ([], True)
           >>> run.close()
         """
-        if not is_count(cursor, _LARGEST):
-            raise ArgumentValueError(
-                f"cursor must be a sequence number, from 0, got {shown(cursor)}. Pass 0 for the "
-                "first event, or the `cursor` of the chunk before."
-            )
-        if not is_count(limit, _LARGEST):
-            raise ArgumentValueError(
-                f"limit must be a whole number of events, from 0, got {shown(limit)}. Leave it "
-                f"out for {PAGE:,}."
-            )
         return self._reader.since(cursor, limit)
 
     def events(
@@ -208,8 +194,7 @@ class Run:
           end: Only events before this, in seconds since the run's first event.
 
         Raises:
-          ArgumentValueError: There is no such kind, `start` or `end` is not a number, or `end`
-            is not after `start`.
+          ArgumentValueError: There is no such kind.
           RecordError: The run was closed.
 
         Example:
@@ -272,7 +257,7 @@ class Run:
             the run goes on.
 
         Raises:
-          ArgumentValueError: There is no such kind, or `idle_seconds` is not a number.
+          ArgumentValueError: There is no such kind.
           RecordError: The run was closed.
 
         Example:
@@ -285,11 +270,6 @@ class Run:
           >>> recording.close()
         """
         known = _is_known(kind)
-        if idle_seconds is not None and not is_number(idle_seconds):
-            raise ArgumentValueError(
-                f"idle_seconds must be a number of seconds, got {shown(idle_seconds)}. Leave it "
-                "out to wait as long as the run goes on."
-            )
         cursor, newest = 0, time.monotonic()
         while True:
             live = self.live
@@ -310,17 +290,6 @@ class Run:
                 time.sleep(_FOLLOW_SECONDS)
 
     def _times(self, start: float | None, end: float | None) -> tuple[int, int]:
-        for name, value in (("start", start), ("end", end)):
-            if value is not None and not is_number(value):
-                raise ArgumentValueError(
-                    f"{name} must be a number of seconds since the run began, got {shown(value)}. "
-                    "Leave it out for all events."
-                )
-        if start is not None and end is not None and not start < end:
-            raise ArgumentValueError(
-                f"end must be after start, got {shown(start)} to {shown(end)}. Pass seconds since "
-                "the run's first event."
-            )
         first_ns = next((e.time_ns for e in self.events("run")), None)
         if first_ns is None:
             first_ns = next((e.time_ns for e in self.events()), 0)
@@ -475,7 +444,6 @@ class Run:
         Raises:
           ArgumentValueError: The suffix is not one of those.
           MissingExtraError: pyarrow, or the dashboard, is needed and not installed.
-          ArgumentTypeError: `path` is not a path.
           RecordError: The file exists or can't be written, or the run was closed.
           NotARunError: The run is damaged in a way that the format can't pass over.
 

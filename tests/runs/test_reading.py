@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distlab.errors import ArgumentValueError, NotARunError
+from distlab.errors import NotARunError
 from distlab.events import Event, Lost, Metric, Step
 from distlab.events import Run as RunBegin
 from distlab.recording import RingRecorder, Run, record
@@ -82,15 +82,6 @@ def test_a_part_of_the_time_has_exactly_its_events(
         assert found == [n for n, t in enumerate(times) if start <= t < start + length]
         assert steps_of(run, start=start) == [n for n, t in enumerate(times) if t >= start]
         assert steps_of(run, end=start) == [n for n, t in enumerate(times) if t < start]
-
-
-def test_times_that_are_none_are_refused(tmp_path: Path) -> None:
-    written(tmp_path, [begin(0)])
-    with Run.open(tmp_path) as run:
-        with pytest.raises(ArgumentValueError, match="number of seconds"):
-            list(run.events(start=float("nan")))
-        with pytest.raises(ArgumentValueError, match="end must be after"):
-            list(run.events(start=2, end=2))
 
 
 def test_a_summary_is_the_same_with_totals_and_without(tmp_path: Path) -> None:
@@ -164,14 +155,3 @@ def test_following_ends_with_killed_process_and_after_idle_time(tmp_path: Path) 
         assert [e.step for e in run.follow("step", idle_seconds=0.05) if isinstance(e, Step)] == [0]
         file.abandon()  # as the end of its process does
         assert [e.step for e in run.follow("step") if isinstance(e, Step)] == [0]
-
-
-def test_a_limit_that_is_none_is_refused(tmp_path: Path) -> None:
-    """SQLite takes -1 for no limit, and fails over a text as it does over damage."""
-    written(tmp_path, [begin(0)])
-    limits: list[Any] = [-1, "7"]
-    with Run.open(tmp_path) as run:
-        for limit in limits:
-            with pytest.raises(ArgumentValueError, match=r"limit .* Leave it out for 10,000\."):
-                run.since(0, limit)
-        assert run.since(0, 0).events == []

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from distlab.errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
     MissingExtraError,
@@ -21,9 +20,7 @@ from distlab.errors import (
 from distlab.runs.damage import told
 from distlab.runs.exports import lines, trace
 from distlab.runs.recorded import Recorded
-from distlab.text.flags import flag_refusal
 from distlab.text.paths import at_home, path_refusal
-from distlab.text.shown import shown
 
 
 class Format(NamedTuple):
@@ -61,13 +58,6 @@ FORMATS: Final = (
 
 def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Writes a run to a file. See `distlab.Run.export`."""
-    if not isinstance(path, str | os.PathLike):
-        raise ArgumentTypeError(
-            f"export needs the file to write, got a {type(path).__name__}: {shown(path)}. Write "
-            'run.export("trace.json").'
-        )
-    if refusal := flag_refusal("overwrite", overwrite):
-        raise ArgumentTypeError(refusal)
     if refusal := path_refusal(path, "export"):
         raise ArgumentValueError(refusal)
     target = Path(at_home(os.fspath(path)))
