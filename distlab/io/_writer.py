@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, final
 
-from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.io._files import checked_compression, path_of, writing
 from distlab.io._records import record_of
-from distlab.text.counts import is_count
-from distlab.text.shown import shown
 
 _LEVEL: Final = 6
 
@@ -26,7 +24,7 @@ class TFRecordOptions:
       compression_level: From 0, the fastest, to 9, the smallest; None for 6.
 
     Raises:
-      InvalidArgumentError: An option has another value.
+      InvalidArgumentError: `compression_type` has another value.
 
     Example:
       >>> import distlab as dl
@@ -43,12 +41,6 @@ class TFRecordOptions:
     def __post_init__(self) -> None:
         """Checks the options."""
         checked_compression(self.compression_type)
-        level: Any = self.compression_level
-        if level is not None and not is_count(level, 9):
-            raise InvalidArgumentError(
-                "compression_level must be a whole number from 0 to 9, got "
-                f"{shown(self.compression_level)}. Leave it out for {_LEVEL}."
-            )
 
 
 @final

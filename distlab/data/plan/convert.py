@@ -48,18 +48,7 @@ def leaf_to_numpy(value: Any) -> Any:
         return _from_list(value)
     if type(value) in _PYTHON_DTYPES:
         return _python_number(np.asarray(value), _PYTHON_DTYPES[type(value)])
-    return _from_protocol(value)
-
-
-def _from_protocol(value: Any) -> Any:
-    try:
-        array = np.asarray(value)
-    except Exception as error:
-        raise StructureError(
-            "A component of an element must support NumPy's array protocols, got "
-            f"{type(value).__name__}, which failed with: {shown_clause(error)}. Convert it to a "
-            "NumPy array."
-        ) from error
+    array = np.asarray(value)
     return _to_bytes(array, value) if array.dtype.kind in "OUS" else _native(array)
 
 

@@ -75,13 +75,7 @@ class Generator(Node):
 
     def _elements(self) -> Iterator[Element]:
         # A generator that shuffles its arguments in place must not do so for the next pass.
-        values: Any = self.function(*map_nest(unshared, self.args))
-        if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
-            raise StructureError(
-                "The generator function of from_generator must return an iterable, got "
-                f"{shown(values)}. Write a function with yield, or return a list."
-            )
-        for value in values:
+        for value in self.function(*map_nest(unshared, self.args)):
             yield Element(self._element(value), None)
 
     def _element(self, value: Any) -> Any:
@@ -100,7 +94,9 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
                 "from_generator accepts output_signature, or output_types with output_shapes, but "
                 "not both. Leave one out."
             )
-        return map_nest(lambda spec: Component(*_described(spec)), output_signature)
+        return map_nest(
+            lambda spec: Component(_dtype(spec.dtype), _shape(spec.shape)), output_signature
+        )
     if output_types is None:
         if output_shapes is not None:
             raise InvalidArgumentError(
@@ -113,15 +109,6 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
     return map_nest(lambda dtype: Component(_dtype(dtype), _shape(next(shapes))), output_types)
 
 
-def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
-    if not (hasattr(spec, "dtype") and hasattr(spec, "shape")):
-        raise StructureError(
-            "output_signature of from_generator must be a nest of specs, got "
-            f"{shown(spec)}. Write dl.data.TensorSpec(shape, dtype)."
-        )
-    return _dtype(spec.dtype), _shape(spec.shape)
-
-
 def _shape(shape: Any) -> tuple[int | None, ...] | None:
     """Returns the dimensions of a shape; None if even their number is unknown."""
     if shape is None or getattr(shape, "rank", 0) is None:
@@ -132,11 +119,6 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
 def _dtype(dtype: Any) -> np.dtype[Any]:
     """Returns NumPy's dtype; strings of any kind are `bytes` in arrays of objects."""
     found = checked_dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    if found.names:
-        raise StructureError(
-            f"A component of an element has one dtype, got one with the fields {found.names}. "
-            "Make a dict of them: one component for each field."
-        )
     return np.dtype(object) if found.kind in "OUS" else found
 
 

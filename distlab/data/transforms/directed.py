@@ -111,14 +111,11 @@ def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.flo
         array = np.asarray(weights, np.float64)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         array = np.empty((0, 0))
-    if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
+    fits = array.shape == (count,) and np.isfinite(array).all() and (array >= 0).all()
+    if not fits or not array.any():
         raise InvalidArgumentError(
-            f"weights of sample_from_datasets must be {count} numbers, one for each dataset and "
-            f"none negative, got {shown(weights)}. Give one for each, or leave weights out."
-        )
-    if not array.any():
-        raise InvalidArgumentError(
-            "At least one weight of sample_from_datasets must be positive, got only zeros."
+            f"weights of sample_from_datasets must be {count} numbers, none negative and one "
+            f"positive, got {shown(weights)}. Give one for each dataset, or leave weights out."
         )
     return array
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from distlab.data.plan.arguments import checked, function, integer
 from distlab.data.transforms.groups import Buckets, GroupByWindow, Window
 from distlab.data.transforms.interleave import plan_maker
@@ -223,12 +221,6 @@ class GroupVerbs(Planned[DatasetT]):
 
 
 def _bucket_numbers(verb: str, boundaries: Any, batch_sizes: Any) -> tuple[list[int], list[int]]:
-    for name, given in ("bucket_boundaries", boundaries), ("bucket_batch_sizes", batch_sizes):
-        if not isinstance(given, list | tuple | np.ndarray):
-            raise InvalidArgumentError(
-                f"{name} of {verb} must be a list of integers, got a "
-                f"{type(given).__name__}: {shown(given)}. Write for example [10, 20]."
-            )
     uppers = [integer(verb, "a boundary", each) for each in boundaries]
     sizes = [integer(verb, "a batch size", each, at_least=1) for each in batch_sizes]
     if sorted(set(uppers)) != uppers:

@@ -86,8 +86,8 @@ class SourceVerbs(Planned[DatasetT]):
           A dataset of scalars.
 
         Raises:
-          InvalidArgumentError: An argument is not an integer, the step is 0, or
-            `output_type` is no numeric dtype that can hold the numbers.
+          InvalidArgumentError: An argument is not an integer, or `output_type` is no numeric
+            dtype.
 
         Example:
           >>> import distlab as dl
