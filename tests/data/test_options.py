@@ -70,7 +70,7 @@ def test_values_of_another_type_are_refused() -> None:
         with pytest.raises(ArgumentTypeError, match=rf"\.{field} must be of type"):
             setattr(holder, field, 1.5)
     with pytest.raises(AttributeError, match=r"no field Options\.determinism; there are autotune,"):
-        Options().determinism = True  # type: ignore[attr-defined]
+        Options().determinism = True
 
 
 def test_former_names_mean_the_same_fields() -> None:

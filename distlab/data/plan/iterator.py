@@ -20,8 +20,8 @@ _NOTED_EVERY: Final = 16
 """After how many elements the position is noted, which takes as long as reading a small one."""
 
 
-class Elements(Resumable, Iterator[Element]):
-    """One iteration over a dataset, with the positions of the examples.
+class _Iteration(Resumable):
+    """One iteration over a dataset.
 
     Threads that share it get each element once. An interrupt may come between the reads of the
     examples of a batch: the next element is then read anew, from where the last one ended, if the
@@ -38,8 +38,7 @@ class Elements(Resumable, Iterator[Element]):
         self._since = _NOTED_EVERY
         self._amid = self._closed = False
 
-    def __next__(self) -> Element:
-        """Returns the next element."""
+    def _next(self) -> Element:
         with self._lock:
             if self._amid:
                 self._go_back()
@@ -146,7 +145,15 @@ class Elements(Resumable, Iterator[Element]):
         return open_plan(self._plan, reading)
 
 
-class Values(Elements):
+class Elements(_Iteration, Iterator[Element]):
+    """One iteration over a dataset, with the positions of the examples."""
+
+    def __next__(self) -> Element:
+        """Returns the next element."""
+        return self._next()
+
+
+class Values(_Iteration, Iterator[Any]):
     """One iteration over a dataset's values."""
 
     def __init__(self, plan: Node) -> None:
@@ -162,7 +169,7 @@ class Values(Elements):
                 "later calls. Call it outside and pass the element: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
-        return super().__next__().value
+        return self._next().value
 
     def get_next(self) -> Any:
         """Returns the next value, as `next()` does."""

@@ -79,7 +79,7 @@ class ExternalStatePolicy(enum.Enum):
 
 
 @functools.cache
-def _types(options: type[_Fields]) -> dict[str, Any]:
+def _types(options: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(options)
 
 

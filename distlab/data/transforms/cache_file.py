@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -192,7 +192,7 @@ def _tree(spec: Any) -> Any:
             )
         return {"dict": {key: _tree(part) for key, part in spec.items()}}
     if isinstance(spec, tuple):
-        named = [type(spec).__name__, *type(spec)._fields] if is_namedtuple(spec) else []
+        named = [type(spec).__name__, *cast(Any, spec)._fields] if is_namedtuple(spec) else []
         return {"tuple": [_tree(part) for part in spec], "names": named}
     return {"dtype": "" if spec.dtype.kind == "O" else spec.dtype.name, "shape": list(spec.shape)}
 
