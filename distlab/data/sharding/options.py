@@ -100,7 +100,7 @@ class _Fields:
                 f"{called} = {shown(value)}. Set it in a distlab.data.Options() and pass that to "
                 "dataset.with_options."
             )
-        kind, described = _types(type(self))[name], fields[name].metadata
+        kind, described = _types(cast(Any, type(self)))[name], fields[name].metadata
         if not isinstance(value, kind):
             raise ArgumentTypeError(
                 f"{called} must be of type {getattr(kind, '__name__', kind)}, got {shown(value)}. "
