@@ -11,16 +11,8 @@ import numpy as np
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A leaf, without the numbers of its array.
 
-    Attributes:
-      kind: `value`: one array for all replicas. `rows`: an array for each replica, as one
-        `(replicas, ...)`. `python`: a number or string. `position`: of an iterator.
-        `generator`: the state of a NumPy generator.
-      shape: The shape of the array, or of all rows.
-      dtype: Its dtype.
-      key: The name of the random generator whose keys it holds; empty for other arrays.
-      shapes: The shapes of the rows, where they differ.
-      value: The number, string or state.
-      checksum: The CRC-32 of a stored array's bytes; None in checkpoints of before.
+    Of kind `value` it has one array for all replicas, `rows` one of shape `(replicas, ...)`. `key`
+    is the random generator of keys, `checksum` the CRC-32 of a stored array, None in old ones.
     """
 
     kind: Literal["value", "rows", "python", "position", "generator"]

@@ -61,17 +61,24 @@ def absolute(path: Any) -> Path:
 def write(path: Path, state: Mapping[str, Saved]) -> None:
     """Writes a checkpoint; one of that name is replaced when the new one is whole."""
     with _writing(path):
-        new = path.with_name(f"{path.name}.new") if path.exists() else path
+        new = _new(path) if path.exists() else path
         _checkpointer(group.current()).save(new, args=_items(state), force=True)
         if new != path:
             remove(path)
             new.rename(path)
 
 
+def _new(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
 def remove(path: Path) -> None:
-    """Removes a checkpoint; a process that is killed meanwhile leaves a folder that is none."""
-    (path / _METADATA).unlink(missing_ok=True)
-    shutil.rmtree(path, ignore_errors=True)
+    """Removes a checkpoint; what a process that is killed meanwhile leaves, `retain` removes."""
+    left = path.with_name(f"{path.name}{_UNFINISHED}")
+    shutil.rmtree(left, ignore_errors=True)
+    with suppress(OSError):
+        path.rename(left)
+    shutil.rmtree(left, ignore_errors=True)
 
 
 def retain(
@@ -123,6 +130,8 @@ def _time_of(path: Path) -> int:
 
 def entries(path: Path) -> dict[str, Entry]:
     """Returns the entries of a checkpoint, by name."""
+    if not path.exists() and _is_checkpoint(_new(path)):  # killed as it took the old one's place
+        _new(path).rename(path)
     if not path.exists():
         raise NotFoundError(
             f"There is no checkpoint {path}. Pass dl.train.latest_checkpoint(folder), which is the "

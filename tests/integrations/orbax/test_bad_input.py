@@ -148,6 +148,14 @@ def test_leftovers_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ckpt-1", "ckpt-2"]
 
 
+def test_a_process_killed_as_it_replaces_a_checkpoint_leaves_the_new(tmp_path: Path) -> None:
+    path = Path(dl.train.Checkpoint(x=1).write(tmp_path / "last"))
+    path.rename(tmp_path / "last.new")
+    checkpoint = dl.train.Checkpoint(x=0)
+    checkpoint.read(path)
+    assert checkpoint.x == 1
+
+
 def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distlab.integrations.orbax.files.VERSION", 2)
     path = dl.train.Checkpoint(x=1).write(tmp_path / "new")

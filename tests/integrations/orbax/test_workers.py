@@ -104,7 +104,7 @@ for name, value in (("others", others), ("rows", next(data)), ("own", own)):
         show(name, [type(error).__name__, str(error)])
 """
 
-ORDER = list(map(int, dl.data.Dataset.range(72).shuffle(72, seed=3)))
+ORDER = [int(np.asarray(x)) for x in dl.data.Dataset.range(72).shuffle(72, seed=3)]
 FIRST = float(sum(ORDER[:12]))
 VALUES = [[number + FIRST for number in range(3)], FIRST]
 
