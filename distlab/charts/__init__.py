@@ -14,7 +14,6 @@ from bokeh.models import ColumnDataSource, LayoutDOM
 
 from distlab.charts import theme
 from distlab.charts._figure import say_not_drawn
-from distlab.charts._traffic_row import TrafficRow, traffic_row
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
 from distlab.charts.closures import ClosureLanes
@@ -26,7 +25,7 @@ from distlab.charts.patch import DataPatch, data_patch
 from distlab.charts.placement import PlacementTable
 from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
-from distlab.charts.traffic import Traffic
+from distlab.charts.traffic import Traffic, TrafficRow, traffic_row
 from distlab.text import units
 
 __all__ = [

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.models import (
     Axis,
+    BasicTicker,
     ColumnDataSource,
     CustomJSTicker,
     CustomJSTickFormatter,
@@ -59,47 +60,31 @@ return String(labels[places.indexOf(tick)] ?? "")
 """
 
 
-def new_figure(
-    title: str, *, x_label: str = "", y_label: str = "", height: int = 300, **options: Any
-) -> figure:
+def new_figure(title: str, *, x_label: str = "", height: int = 300, **options: Any) -> figure:
     """Returns an empty figure in the charts' style."""
     options.setdefault("sizing_mode", "stretch_width")
-    options.setdefault("tools", "")
     plot = figure(
         height=height,
         min_width=200,
+        tools="",
         toolbar_location=None,
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,
         x_axis_label=x_label or None,
-        y_axis_label=y_label or None,
         **options,
     )
-    if title:
-        _add_title(plot, title)
+    # Bokeh's own title begins where the axis begins, not at the left edge.
+    words = Label(
+        text=title, x=0, y=0, x_units="canvas", y_units="screen", text_font=FONT,
+        text_font_size="14px", text_font_style="bold", text_color=INK, padding=(0, 0, 0, 8),
+    )  # fmt: skip
+    plot.add_layout(words, "above")
     plot.grid.grid_line_color = FAINT
     plot.grid.grid_line_alpha = 0.5
     for axis in plot.axis:
         style_axis(axis)
     return plot
-
-
-def _add_title(plot: figure, title: str) -> None:
-    """Adds a title at the left edge; Bokeh's own begins where the axis begins."""
-    words = Label(
-        text=title,
-        x=0,
-        y=0,
-        x_units="canvas",
-        y_units="screen",
-        text_font=FONT,
-        text_font_size="14px",
-        text_font_style="bold",
-        text_color=INK,
-        padding=(0, 0, 0, 8),
-    )
-    plot.add_layout(words, "above")
 
 
 def style_axis(axis: Axis) -> None:
@@ -198,6 +183,45 @@ def draw_curves(
     return curves
 
 
+def curves_by_step(title: str, source: ColumnDataSource, *, height: int, dash: str = "") -> figure:
+    """Returns a figure with a curve of values by step for each row of a source."""
+    plot = new_figure(
+        title,
+        x_label="step",
+        height=height,
+        x_range=DataRange1d(range_padding=0.01),
+        y_range=DataRange1d(range_padding=0.08),
+    )
+    plot.xaxis.ticker = BasicTicker(min_interval=1)
+    tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
+    add_legend(plot, draw_curves(plot, source, "step", "value", tooltips=tooltips, dash=dash))
+    return plot
+
+
+def amount_figure(
+    title: str, *, height: int, padding: float = 0.1, x_label: str = "seconds since the run began"
+) -> figure:
+    """Returns an empty figure for amounts over time."""
+    return new_figure(
+        title,
+        x_label=x_label,
+        height=height,
+        x_range=DataRange1d(range_padding=0.01),
+        y_range=DataRange1d(start=0, range_padding=padding),
+    )
+
+
+def track_figure(
+    title: str, rows: ColumnDataSource, x_label: str, *, height: int, thick: float, right: str
+) -> figure:
+    """Returns a figure with a labelled faint track for each row of a source."""
+    plot = new_figure(title, x_label=x_label, height=height)
+    track = draw_track(plot, rows, "length", height=thick)
+    plot.y_range, plot.x_range = range_of([track], 0.06), range_of([track], 0)
+    label_rows(plot, rows, left="label", right=right)
+    return plot
+
+
 def area_figure(
     title: str,
     source: ColumnDataSource,
@@ -209,13 +233,7 @@ def area_figure(
     height: int,
 ) -> figure:
     """Returns a figure with one amount over time: a line, and the area below it."""
-    plot = new_figure(
-        title,
-        x_label="seconds since the run began",
-        height=height,
-        x_range=DataRange1d(range_padding=0.01),
-        y_range=DataRange1d(start=0, range_padding=padding),
-    )
+    plot = amount_figure(title, height=height, padding=padding)
     ink = colour(number)
     draw(plot, source, VArea(x="time", y1=0, y2=column, fill_color=ink, fill_alpha=0.16))
     line = draw(
@@ -309,13 +327,18 @@ def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
     for axis_range in (plot.x_range, plot.y_range):
         if isinstance(axis_range, DataRange1d) and axis_range.renderers:  # others follow all
             axis_range.renderers = [*axis_range.renderers, renderer]
-    plot.add_layout(
-        LabelSet(
-            x="x", y="y", text="text", source=source, x_units="screen", y_units="screen",
-            text_color=INK, text_font=value(FONT), text_font_size="13px", text_baseline="bottom",
-        )
-    )  # fmt: skip
+    add_labels(plot, source, y_units="screen", text_font_size="13px")
     return source
+
+
+def add_labels(plot: figure, source: ColumnDataSource, **options: Any) -> None:
+    """Writes a text of each row of a source, at `x` pixels of the screen."""
+    options = {"x": "x", "text_font_size": "12px", **options}
+    labels = LabelSet(
+        y="y", text="text", source=source, x_units="screen", text_color=INK, text_font=value(FONT),
+        **options,
+    )  # fmt: skip
+    plot.add_layout(labels)
 
 
 def set_empty(source: ColumnDataSource, empty: bool) -> None:
@@ -328,11 +351,7 @@ def set_empty(source: ColumnDataSource, empty: bool) -> None:
 
 
 def say_not_drawn(root: Model) -> None:
-    """Says in an empty chart that it can't be drawn: what it would have needed may be there.
-
-    Args:
-      root: The chart's Bokeh model.
-    """
+    """Says in an empty chart that it can't be drawn: what it would have needed may be there."""
     for label in root.select({"type": LabelSet}):
         source = label.source
         if source.tags:  # else its texts are the chart's own

@@ -6,18 +6,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, CustomJS, ImageRGBA, Quad, Range1d
 from bokeh.plotting import figure
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    clear,
-    draw,
-    draw_text,
-    label_rows,
-    new_figure,
-    new_source,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, INK, colour
 from distlab.folds import BatchDetail
@@ -64,30 +53,25 @@ class BatchTiles:
     """
 
     def __init__(self, *, height: int = 480) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source(
+        self.source = fig.new_source(
             "replicas",
             *("y", "name", "size", "text", "left", "right", "bottom", "top"),
             *("color", "state", "alpha"),
         )
-        self._strip = new_source(
+        self._strip = fig.new_source(
             "strip", "y", "left", "right", "bottom", "top", "color", "name", "size"
         )
-        self._tiles = new_source(
+        self._tiles = fig.new_source(
             "examples",
             *("left", "right", "bottom", "top", "color", "alpha", "name", "index", "label"),
         )
-        self._free = new_source("free", "left", "right", "bottom", "top")
-        self._image = new_source("sheet", "image", "x", "y", "dw", "dh")
-        self._labels = new_source("batch_rows", "y", "name", "text", "right", "color", "style")
+        self._free = fig.new_source("free", "left", "right", "bottom", "top")
+        self._image = fig.new_source("sheet", "image", "x", "y", "dw", "dh")
+        self._labels = fig.new_source("batch_rows", "y", "name", "text", "right", "color", "style")
         self._shape = ColumnDataSource(
             data={"columns": [16.0], "height": [9.0], "top": [1.5]}, name="batch_shape"
         )
-        plot = new_figure(
+        plot = fig.new_figure(
             "The global batch, divided",
             height=height,
             x_range=Range1d(0, 16),
@@ -96,37 +80,37 @@ class BatchTiles:
         plot.axis.visible = False
         plot.grid.visible = False
         self._draw(plot)
-        label_rows(plot, self._labels, left="name")
+        fig.label_rows(plot, self._labels, left="name")
         plot.min_border_left = 92
         self._keep_square(plot)
-        self._empty = add_empty_text(plot, _EMPTY)
+        self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
 
     def _draw(self, plot: figure) -> None:
         box = {"left": "left", "right": "right", "bottom": "bottom", "top": "top"}
-        strip = draw(plot, self._strip, Quad(**box, fill_color="color", line_color=None))
+        strip = fig.draw(plot, self._strip, Quad(**box, fill_color="color", line_color=None))
         marks = Quad(
             left=-0.2, right=-0.1, bottom="bottom", top="top", fill_color="color",
             fill_alpha="alpha", line_color=None,
         )  # fmt: skip
-        draw(plot, self.source, marks)
+        fig.draw(plot, self.source, marks)
         free = Quad(**box, fill_color=None, line_color=FAINT, line_alpha=0.8, line_dash=[3, 3])
-        draw(plot, self._free, free)
-        draw(plot, self._image, ImageRGBA(image="image", x="x", y="y", dw="dw", dh="dh"))
+        fig.draw(plot, self._free, free)
+        fig.draw(plot, self._image, ImageRGBA(image="image", x="x", y="y", dw="dw", dh="dh"))
         fill = {"fill_color": "color", "fill_alpha": "alpha", "line_color": "color"}
-        tiles = draw(
+        tiles = fig.draw(
             plot,
             self._tiles,
             Quad(**box, **fill, line_alpha=0),
             hover=Quad(**box, **fill, line_width=2),
         )
-        draw_text(plot, self.source, "state", x=0.12, size="13px")
-        draw_text(
+        fig.draw_text(plot, self.source, "state", x=0.12, size="13px")
+        fig.draw_text(
             plot, self._labels, x="right", color="color", x_offset=12, text_font_style="style"
         )
-        add_hover(plot, strip, ("part", "@name"), ("size", "@size examples"))
+        fig.add_hover(plot, strip, ("part", "@name"), ("size", "@size examples"))
         index = ("index in the source", "@index")
-        add_hover(plot, tiles, ("label", "@label"), index, ("on", "@name"))
+        fig.add_hover(plot, tiles, ("label", "@label"), index, ("on", "@name"))
 
     def _keep_square(self, plot: figure) -> None:
         callback = CustomJS(
@@ -141,14 +125,10 @@ class BatchTiles:
         self._shape.js_on_change("data", callback)
 
     def update(self, columns: BatchDetail | None) -> None:
-        """Shows one batch, or none.
-
-        Args:
-          columns: `Folds.batch()`, or None.
-        """
-        set_empty(self._empty, columns is None)
+        """Shows `Folds.batch()`, or nothing."""
+        fig.set_empty(self._empty, columns is None)
         if columns is None:
-            clear(self.source, self._strip, self._tiles, self._free, self._image, self._labels)
+            fig.clear(self.source, self._strip, self._tiles, self._free, self._image, self._labels)
             return
         sizes = np.asarray(columns["size"], np.int64)
         share = max(1, int(columns["nominal"]), int(sizes.max(initial=0)))
@@ -197,8 +177,8 @@ class BatchTiles:
         less = [bool(size < share) for size in sizes]
         self._labels.data = {
             "y": [middle, *middles],
-            "name": [whole[0], *thinned(names)],
-            "text": [whole[1], *thinned(texts)],
+            "name": [whole[0], *fig.thinned(names)],
+            "text": [whole[1], *fig.thinned(texts)],
             "right": [grid.columns - 1 + _TILE] * (len(sizes) + 1),
             "color": [_FULL, *(_LESS if fewer else _FULL for fewer in less)],
             "style": ["normal", *("bold" if fewer else "normal" for fewer in less)],
@@ -260,23 +240,16 @@ def _sheet(
 
 def _free_boxes(grid: Grid, sizes: Ints, share: int) -> dict[str, Floats]:
     """Returns a box for each free place of a partial replica, and one for an empty replica."""
-    partial = np.flatnonzero((sizes > 0) & (sizes < share))
-    places = [
-        (int(replica), place) for replica in partial for place in range(sizes[replica], share)
-    ]
-    if len(places) > _MOST_TILES // 2:
-        places = []
-    boxes = _boxes(grid, *_pair(places))
+    drawn = np.where(sizes > 0, sizes, share)[:, None]
+    replica, place = np.nonzero(np.arange(share) >= drawn)
+    if len(place) > _MOST_TILES // 2:
+        replica, place = replica[:0], place[:0]
+    boxes = _boxes(grid, replica, place)
     empty = np.flatnonzero(sizes == 0)
     whole = _boxes(grid, empty, np.zeros(len(empty), np.int64))
     whole["right"] = whole["left"] + grid.columns - 1 + _TILE
     whole["bottom"] = whole["bottom"] - (grid.lines - 1)
     return {name: np.concatenate([boxes[name], whole[name]]) for name in boxes}
-
-
-def _pair(places: list[tuple[int, int]]) -> tuple[Ints, Ints]:
-    table = np.array(places, np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
 
 
 def _boxes(grid: Grid, replica: Ints, place: Ints) -> dict[str, Floats]:

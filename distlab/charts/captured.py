@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    draw_bars,
-    draw_track,
-    label_rows,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
+from distlab.charts.devices import in_cells
 from distlab.charts.theme import colour
 from distlab.folds import CaptureColumns
 from distlab.folds.arrays import Floats
@@ -25,6 +15,7 @@ ACTIVITIES = ("computing", "waiting for others", "copying")
 COLOURS = (colour(0), colour(1), colour(2))
 """The colours of `ACTIVITIES`; idle time is blank."""
 
+_TITLE = "What each device did in the newest capture"
 _MOST_SPANS = 300
 """Most spans drawn for a device; of more, the longest activity of each 300th is drawn."""
 
@@ -60,44 +51,30 @@ class CapturedSpans:
     """
 
     def __init__(self, *, height: int = 300) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("captured", "device", "label", "y", "amount", "length")
-        self.spans = new_source(
+        self.source = fig.new_source("captured", "device", "label", "y", "amount", "length")
+        self.spans = fig.new_source(
             "captured_spans", "y", "begin", "end", "what", "length", "device", "color"
         )
-        plot = new_figure(
-            "What each device did in the newest capture",
-            x_label="milliseconds since the capture began",
-            height=height,
+        title, x_label = _TITLE, "milliseconds since the capture began"
+        plot = fig.track_figure(
+            title, self.source, x_label, height=height, thick=0.62, right="amount"
         )
-        track = draw_track(plot, self.source, "length")
-        drawn = draw_bars(plot, self.spans, "begin", "end")
-        plot.y_range = range_of([track], 0.06)
-        plot.x_range = range_of([track], 0)
-        label_rows(plot, self.source, left="label", right="amount")
+        drawn = fig.draw_bars(plot, self.spans, "begin", "end")
         plot.min_border_left = 64
         begin, length = ("from", "@begin{0.000} ms"), ("for", "@length")
-        add_hover(plot, drawn, ("device", "@device"), ("does", "@what"), begin, length)
-        self._empty = add_empty_text(plot, _EMPTY)
+        fig.add_hover(plot, drawn, ("device", "@device"), ("does", "@what"), begin, length)
+        self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
 
     def update(self, columns: CaptureColumns) -> None:
-        """Shows the newest columns of `folds.Captures`.
-
-        Args:
-          columns: `Folds.columns("captures")`.
-        """
+        """Shows the newest `Folds.columns("captures")`."""
         devices = [plain(name, 24) for name in columns["device"]]
         length = 1e3 * (columns["end_s"] - columns["start_s"])
         self.source.data = {
             "device": devices,
-            "label": thinned(devices),
+            "label": fig.thinned(devices),
             "y": -np.arange(len(devices), dtype=np.float64),
-            "amount": thinned(
+            "amount": fig.thinned(
                 [
                     f"{share_text(compute)} · {share_text(waiting)}"
                     for compute, waiting in zip(columns["compute"], columns["waiting"], strict=True)
@@ -106,7 +83,7 @@ class CapturedSpans:
             "length": np.full(len(devices), length),
         }
         self.spans.data = _rows(devices, columns["spans"], length)
-        set_empty(self._empty, not devices)
+        fig.set_empty(self._empty, not devices)
 
 
 def _rows(devices: list[str], spans: list[Floats], length: float) -> dict[str, Floats | list[str]]:
@@ -130,13 +107,9 @@ def longest_in_cells(rows: Floats, length: float, cells: int = _MOST_SPANS) -> F
     edges = np.linspace(0, length, cells + 1)
     shares = np.zeros((len(ACTIVITIES) + 1, cells))
     for activity in range(len(ACTIVITIES)):
-        own = rows[rows[:, 2] == activity]
-        ends = np.stack([own[:, 0], own[:, 1]], axis=1).ravel()
-        lengths = own[:, 1] - own[:, 0]
-        totals = np.cumsum(lengths)
-        covered = np.stack([totals - lengths, totals], axis=1).ravel()
-        if len(own):
-            shares[activity] = np.diff(np.interp(edges, ends, covered))
+        begins, ends, _ = rows[rows[:, 2] == activity].T
+        if len(begins):
+            shares[activity] = in_cells(edges, begins, ends, ends - begins)
     shares[-1] = np.diff(edges) - shares[:-1].sum(axis=0)
     most = shares.argmax(axis=0)
     first = np.flatnonzero(np.diff(most, prepend=-1))

@@ -7,19 +7,7 @@ from typing import Final
 import numpy as np
 from bokeh.models import Scatter
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    draw,
-    draw_bars,
-    draw_track,
-    label_rows,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import FAINT, colour
 from distlab.folds import CoordinationColumns
 from distlab.text.units import duration_text, plain, share_text
@@ -41,44 +29,34 @@ class ClosureLanes:
     """
 
     def __init__(self, *, height: int = 260) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("closure_lanes", "worker", "label", "y", "length", "busy")
-        self.cells = new_source("closure_cells", "y", "begin", "end", "alpha", "share", "worker")
-        self.spans = new_source(
+        self.source = fig.new_source("closure_lanes", "worker", "label", "y", "length", "busy")
+        self.cells = fig.new_source(
+            "closure_cells", "y", "begin", "end", "alpha", "share", "worker"
+        )
+        self.spans = fig.new_source(
             "closure_spans", "y", "begin", "end", "color", "what", "took", "waited", "worker"
         )
-        self.marks = new_source("closure_marks", "y", "at", "marker", "color", "what")
-        plot = new_figure(
-            "When each worker had a function",
-            x_label="seconds since the run began",
-            height=height,
-        )
-        track = draw_track(plot, self.source, "length", height=0.7)
-        shaded = draw_bars(
+        self.marks = fig.new_source("closure_marks", "y", "at", "marker", "color", "what")
+        title, x_label = "When each worker had a function", "seconds since the run began"
+        plot = fig.track_figure(title, self.source, x_label, height=height, thick=0.7, right="busy")
+        shaded = fig.draw_bars(
             plot, self.cells, "begin", "end", height=0.7, color=colour(0), fill_alpha="alpha"
         )
-        spans = draw_bars(
+        spans = fig.draw_bars(
             plot, self.spans, "begin", "end", height=0.4, line="color", fill_alpha=0.55
         )
         mark = Scatter(
             x="at", y="y", marker="marker", size=13, fill_color="color", line_color="color",
             line_width=3,
         )  # fmt: skip
-        marked = draw(plot, self.marks, mark)
-        plot.y_range = range_of([track], 0.06)
-        plot.x_range = range_of([track], 0)
-        label_rows(plot, self.source, left="label", right="busy")
+        marked = fig.draw(plot, self.marks, mark)
         plot.min_border_left = 72
         worker, begin = ("worker", "@worker"), ("from", "@begin{0.000} s")
         took, waited = ("for", "@took"), ("waited", "@waited")
-        add_hover(plot, spans, worker, ("function", "@what"), begin, took, waited)
-        add_hover(plot, shaded, worker, ("busy", "@share"))
-        add_hover(plot, marked, ("event", "@what"), ("at", "@at{0.00} s"))
-        self._empty = add_empty_text(plot, "No function was scheduled yet.")
+        fig.add_hover(plot, spans, worker, ("function", "@what"), begin, took, waited)
+        fig.add_hover(plot, shaded, worker, ("busy", "@share"))
+        fig.add_hover(plot, marked, ("event", "@what"), ("at", "@at{0.00} s"))
+        self._empty = fig.add_empty_text(plot, "No function was scheduled yet.")
         self.root = plot
 
     def update(self, columns: CoordinationColumns) -> None:
@@ -88,10 +66,10 @@ class ClosureLanes:
         now = max(columns["now_s"], 1e-3)
         self.source.data = {
             "worker": workers,
-            "label": thinned(workers),
+            "label": fig.thinned(workers),
             "y": -np.arange(len(workers), dtype=np.float64),
             "length": np.full(len(workers), now),
-            "busy": thinned([share_text(n) for n in columns["worker_busy"][:_MOST_ROWS]]),
+            "busy": fig.thinned([share_text(n) for n in columns["worker_busy"][:_MOST_ROWS]]),
         }
         cell, row = np.nonzero(columns["row_busy"] > 0)
         shares = columns["row_busy"][cell, row]
@@ -105,7 +83,7 @@ class ClosureLanes:
         }
         self._show_spans(columns)
         self._show_marks(columns)
-        set_empty(self._empty, not workers)
+        fig.set_empty(self._empty, not workers)
 
     def _show_spans(self, columns: CoordinationColumns) -> None:
         kept = [n for n, worker in enumerate(columns["span_worker"]) if 0 <= worker < _MOST_ROWS]

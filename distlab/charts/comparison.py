@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from bokeh.core.properties import value
 from bokeh.layouts import column, row
 from bokeh.models import (
-    BasicTicker,
-    DataRange1d,
-    LabelSet,
     Segment,
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_legend,
-    clear,
-    draw,
-    draw_curves,
-    finite,
-    new_figure,
-    new_source,
-    set_empty,
-)
-from distlab.charts.theme import FONT, INK, colour
+from distlab.charts import _figure as fig
+from distlab.charts.theme import INK, colour
 from distlab.folds import ComparisonColumns
 from distlab.text.units import (
     count_text,
@@ -54,67 +40,44 @@ class RunComparison:
     """
 
     def __init__(self, *, height: int = 300) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height of the first figure in pixels.
-        """
-        self.source = new_source("comparison_curves", "name", "step", "value", "color", "dash")
-        self.rates = new_source(
+        self.source = fig.new_source("comparison_curves", "name", "step", "value", "color", "dash")
+        self.rates = fig.new_source(
             "comparison_rates", "name", "time", "steps", "examples", "color", "dash"
         )
-        self.notes = new_source("comparison_notes", "x", "y", "text")
-        self._largest = new_source("comparison_largest", "step", "a", "b")
+        self.notes = fig.new_source("comparison_notes", "x", "y", "text")
+        self._largest = fig.new_source("comparison_largest", "step", "a", "b")
         self._note_y = height - _NOTE_BELOW_TOP
         loss = self._make_loss(height)
         rates = [
             self._make_rate("Steps a second", "steps", height),
             self._make_rate("Examples a second", "examples", height),
         ]
-        self._empty = [add_empty_text(loss, _EMPTY)]
-        self._empty += [add_empty_text(plot, _NO_RATES) for plot in rates]
+        self._empty = [fig.add_empty_text(loss, _EMPTY)]
+        self._empty += [fig.add_empty_text(plot, _NO_RATES) for plot in rates]
         beside = row(*rates, sizing_mode="stretch_width")
         self.root = column(loss, beside, sizing_mode="stretch_width")
 
     def _make_loss(self, height: int) -> figure:
-        plot = new_figure(
-            "Loss, or the first metric logged, by step", x_label="step", height=height,
-            x_range=DataRange1d(range_padding=0.01), y_range=DataRange1d(range_padding=0.08),
-        )  # fmt: skip
-        plot.xaxis.ticker = BasicTicker(min_interval=1)
-        tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
-        curves = draw_curves(plot, self.source, "step", "value", tooltips=tooltips, dash="dash")
+        title = "Loss, or the first metric logged, by step"
+        plot = fig.curves_by_step(title, self.source, height=height, dash="dash")
         gap = Segment(x0="step", x1="step", y0="a", y1="b", line_color=INK, line_width=2)
-        draw(plot, self._largest, gap)
-        add_legend(plot, curves)
-        plot.add_layout(
-            LabelSet(
-                x="x", y="y", text="text", source=self.notes, x_units="screen", y_units="screen",
-                text_color=INK, text_font=value(FONT), text_font_size="12px",
-            )
-        )  # fmt: skip
+        fig.draw(plot, self._largest, gap)
+        fig.add_labels(plot, self.notes, y_units="screen")
         return plot
 
     def _make_rate(self, title: str, what: str, height: int) -> figure:
-        plot = new_figure(
-            title, x_label="seconds since the run began", height=max(180, height * 2 // 3),
-            x_range=DataRange1d(range_padding=0.01), y_range=DataRange1d(start=0),
-        )  # fmt: skip
+        plot = fig.amount_figure(title, height=max(180, height * 2 // 3))
         tooltips = [("at", "$snap_x{0.0} s"), (f"{what}/s", "$snap_y{0,0.0}")]
-        draw_curves(plot, self.rates, "time", what, tooltips=tooltips, dash="dash")
+        fig.draw_curves(plot, self.rates, "time", what, tooltips=tooltips, dash="dash")
         return plot
 
     def update(self, columns: ComparisonColumns | None) -> None:
-        """Shows two runs, or none.
-
-        Args:
-          columns: What `folds.compare` returned, or None.
-        """
-        clear(self.source, self.rates, self.notes, self._largest)
+        """Shows what `folds.compare` returned, or nothing."""
+        fig.clear(self.source, self.rates, self.notes, self._largest)
         some = columns is not None and any(len(steps) for steps in columns["step"])
         running = columns is not None and any(len(times) for times in columns["time_s"])
         for empty, shown in zip(self._empty, (some, running, running), strict=True):
-            set_empty(empty, not shown)
+            fig.set_empty(empty, not shown)
         if columns is None:
             return
         names = [plain(name, 32) for name in columns["name"]]
@@ -123,7 +86,7 @@ class RunComparison:
             f"{name}: {plain(metric, 24)}" if metric else name
             for name, metric in zip(names, columns["metric"], strict=True)
         ]
-        values = [finite(one) for one in columns["value"]]
+        values = [fig.finite(one) for one in columns["value"]]
         self.source.data = {"name": labels, "step": columns["step"], "value": values, **both}
         self.rates.data = {
             "name": names, "time": columns["time_s"], "steps": columns["steps_per_s"],

@@ -12,27 +12,12 @@ from bokeh.models import (
     Image,
     LinearColorMapper,
     Range1d,
-    Scatter,
     Segment,
 )
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    clear,
-    draw,
-    draw_bars,
-    draw_text,
-    draw_track,
-    label_rows,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import INK, ramp
 from distlab.folds import DeviceColumns
 from distlab.folds.arrays import Floats
@@ -44,8 +29,6 @@ _LINES = 8
 _SCALE_HEIGHT = 0.035
 """Height of the scale of colours, as a share of that of all rows."""
 
-_NOTE = "busy: a step is not finished, waiting in collectives included; gaps: not watched"
-_SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
 
 
@@ -62,82 +45,67 @@ class DeviceShares:
         the labels of the axes.
     """
 
-    def __init__(self, *, height: int = 320, notes: bool = True) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-          notes: Whether a line above the strips explains the word busy; a page too narrow
-            for the line has its own explanation.
-        """
-        self._notes = notes
-        self.source = new_source(
+    def __init__(self, *, height: int = 320) -> None:
+        self.source = fig.new_source(
             "devices",
             *("device", "label", "y", "mean", "text", "amount", "color", "now", "low", "high"),
         )
-        self._scale = new_source("device_scale", "image", "y", "dh")
-        self._strips = new_source("device_strips", "image", "x", "y", "dw", "dh")
-        self._note = new_source("device_note", "x", "y", "text")
+        self._scale = fig.new_source("device_scale", "image", "y", "dh")
+        self._strips = fig.new_source("device_strips", "image", "x", "y", "dw", "dh")
         bars = self._make_bars(height)
         strips = self._make_strips(height, bars.y_range)
-        self._empty = add_empty_text(strips, _EMPTY)
+        self._empty = fig.add_empty_text(strips, _EMPTY)
         self.root = row(strips, bars, sizing_mode="stretch_width")
 
     def _make_bars(self, height: int) -> figure:
-        plot = new_figure(
+        plot = fig.new_figure(
             "Mean of the run", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
-        track = draw_track(plot, self.source, 1)
-        draw_bars(plot, self.source, 0, "mean")
+        track = fig.draw_track(plot, self.source, 1)
+        fig.draw_bars(plot, self.source, 0, "mean")
         newest = Segment(x0="now", x1="now", y0="low", y1="high", line_color=INK, line_width=3)
-        draw(plot, self.source, newest)
+        fig.draw(plot, self.source, newest)
         scale = Image(image="image", x=0, y="y", dw=1, dh="dh", color_mapper=_colours())
-        shown = draw(plot, self._scale, scale)
-        room = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
-        plot.y_range = range_of([track, room, shown], 0.06)
-        label_rows(plot, self.source, left="label", right="amount")
+        shown = fig.draw(plot, self._scale, scale)
+        plot.y_range = fig.range_of([track, shown], 0.06)
+        fig.label_rows(plot, self.source, left="label", right="amount")
         plot.left = []
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
         plot.xaxis.axis_label = "busy share and its colour"
-        add_hover(plot, track, ("device", "@device"), ("busy", "@text"))
+        fig.add_hover(plot, track, ("device", "@device"), ("busy", "@text"))
         return plot
 
     def _make_strips(self, height: int, rows: DataRange1d) -> figure:
-        plot = new_figure(
+        plot = fig.new_figure(
             "Busy share of each device",
             x_label="seconds since the run began",
             height=height,
             y_range=rows,
         )
         glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=_colours())
-        image = draw(plot, self._strips, glyph)
-        plot.x_range = range_of([image], 0)
+        image = fig.draw(plot, self._strips, glyph)
+        plot.x_range = fig.range_of([image], 0)
         rows.renderers = [*rows.renderers, image]  # either figure may be drawn first
         plot.grid.visible = False
-        label_rows(plot, self.source, left="label")
+        fig.label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
-        draw_text(plot, self._note)
-        add_hover(plot, image, ("at", "$x{0.0} s"), ("busy", "@image{0 %}"))
+        fig.add_hover(plot, image, ("at", "$x{0.0} s"), ("busy", "@image{0 %}"))
         return plot
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns of `folds.Devices`.
-
-        Args:
-          columns: `Folds.columns("devices")`.
-        """
+        """Shows the newest `Folds.columns("devices")`."""
         devices = [plain(name, 24) for name in columns["device"]]
         rows = -np.arange(len(devices), dtype=np.float64)
         mean = np.clip(columns["mean"], 0, 1)
         texts = [share_text(share) for share in mean]
         self.source.data = {
             "device": devices,
-            "label": thinned(devices),
+            "label": fig.thinned(devices),
             "y": rows,
             "mean": mean,
             "text": texts,
-            "amount": thinned(texts),
+            "amount": fig.thinned(texts),
             "color": ramp(mean).tolist(),
             "now": np.where(columns["ended"], np.nan, np.clip(columns["now"], 0, 1)),
             "low": rows - 0.4,
@@ -145,11 +113,11 @@ class DeviceShares:
         }
         self._update_scale(len(devices))
         self._update_strips(columns, len(devices))
-        set_empty(self._empty, not devices)
+        fig.set_empty(self._empty, not devices)
 
     def _update_scale(self, rows: int) -> None:
         if not rows:
-            clear(self._scale)
+            fig.clear(self._scale)
             return
         high = _SCALE_HEIGHT * rows
         shares = np.linspace(0, 1, len(Cividis256), dtype=np.float32)
@@ -157,7 +125,7 @@ class DeviceShares:
 
     def _update_strips(self, columns: DeviceColumns, devices: int) -> None:
         if not devices or not len(columns["start_s"]):
-            clear(self._strips, self._note)
+            fig.clear(self._strips)
             return
         first, last = float(columns["start_s"][0]), float(columns["end_s"][-1])
         # Pauses between two windows are short: a cell is wide enough to cover them.
@@ -170,13 +138,6 @@ class DeviceShares:
             "dw": [last - first],
             "dh": [devices],
         }
-        texts = [_NOTE, _SIMULATED] if columns["simulated"] else [_NOTE]
-        texts = texts if self._notes else []
-        self._note.data = {
-            "x": [first] * len(texts),
-            "y": [0.42 + 0.06 * devices * (number + 1) for number in range(len(texts))],
-            "text": texts,
-        }
 
 
 def resample(columns: DeviceColumns, edges: Floats) -> Floats:
@@ -184,11 +145,8 @@ def resample(columns: DeviceColumns, edges: Floats) -> Floats:
     starts, ends, shares = columns["start_s"], columns["end_s"], columns["busy"]
     starts = np.maximum(starts, np.concatenate([starts[:1], ends[:-1]]))
     lengths = np.maximum(ends - starts, 0)
-    times = np.stack([starts, ends], axis=1).ravel()
-    watched = np.diff(np.interp(edges, times, _staircase(lengths)))
-    busy = np.stack(
-        [np.diff(np.interp(edges, times, _staircase(lengths * share))) for share in shares.T], 1
-    )
+    watched = in_cells(edges, starts, ends, lengths)
+    busy = np.stack([in_cells(edges, starts, ends, lengths * share) for share in shares.T], 1)
     seen = watched > 1e-3 * np.diff(edges)
     return np.where(seen[:, None], busy / np.where(seen, watched, 1)[:, None], np.nan)
 
@@ -198,10 +156,11 @@ def _colours() -> LinearColorMapper:
     return LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
 
 
-def _staircase(amounts: Floats) -> Floats:
-    """Returns running totals before and after each window, alternating."""
+def in_cells(edges: Floats, starts: Floats, ends: Floats, amounts: Floats) -> Floats:
+    """Returns how much of the amounts of spans, which don't overlap, is in each cell of time."""
     totals = np.cumsum(amounts)
-    return np.stack([totals - amounts, totals], axis=1).ravel()
+    times = np.stack([starts, ends], axis=1).ravel()
+    return np.diff(np.interp(edges, times, np.stack([totals - amounts, totals], axis=1).ravel()))
 
 
 def _strips(shares: Floats) -> npt.NDArray[np.float32]:

@@ -6,17 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from bokeh.models import BasicTicker, DataRange1d
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_legend,
-    draw_curves,
-    finite,
-    new_figure,
-    new_source,
-    set_empty,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
 from distlab.text.metric_names import by_interest, is_loss
@@ -29,6 +20,12 @@ _MOST_CURVES: Final = 8
 class MetricLines:
     """A curve for each of eight metrics; of long runs the extremes of neighbouring values.
 
+    Args:
+      title: Title above the figure.
+      wanted: Whether a metric is shown, by its name.
+      empty: Text while there are no metrics.
+      height: Height in pixels.
+
     Attributes:
       root: The figure.
       source: One row for each metric: `name`, `step` and `value` (arrays), `color`.
@@ -37,45 +34,23 @@ class MetricLines:
     def __init__(
         self, title: str, wanted: Callable[[str], bool], *, empty: str, height: int = 300
     ) -> None:
-        """Makes an empty chart.
-
-        Args:
-          title: Title above the figure.
-          wanted: Whether a metric is shown, by its name.
-          empty: Text while there are no metrics.
-          height: Height in pixels.
-        """
         self._wanted = wanted
-        self.source = new_source("metrics", "name", "step", "value", "color")
-        plot = new_figure(
-            title,
-            x_label="step",
-            height=height,
-            x_range=DataRange1d(range_padding=0.01),
-            y_range=DataRange1d(range_padding=0.08),
-        )
-        plot.xaxis.ticker = BasicTicker(min_interval=1)
-        tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
-        add_legend(plot, draw_curves(plot, self.source, "step", "value", tooltips=tooltips))
-        self._empty = add_empty_text(plot, empty)
-        self.root = plot
+        self.source = fig.new_source("metrics", "name", "step", "value", "color")
+        self.root = fig.curves_by_step(title, self.source, height=height)
+        self._empty = fig.add_empty_text(self.root, empty)
 
     def update(self, columns: MetricColumns) -> None:
-        """Shows the newest columns of `folds.Metrics`.
-
-        Args:
-          columns: `Folds.columns("metrics")`.
-        """
+        """Shows the newest `Folds.columns("metrics")`."""
         drawn = set(drawn_names(columns, self._wanted))
         chosen = [place for place, name in enumerate(columns["name"]) if name in drawn]
         self.source.data = {
             "name": [plain(columns["name"][place], 40) for place in chosen],
             # As the browser's numbers: Bokeh warns of whole ones that it would round.
             "step": [columns["step"][place].astype(np.float64) for place in chosen],
-            "value": [finite(columns["value"][place]) for place in chosen],
+            "value": [fig.finite(columns["value"][place]) for place in chosen],
             "color": [colour(number) for number in range(len(chosen))],
         }
-        set_empty(self._empty, not chosen)
+        fig.set_empty(self._empty, not chosen)
 
 
 def drawn_names(columns: MetricColumns, wanted: Callable[[str], bool]) -> list[str]:
@@ -85,9 +60,6 @@ def drawn_names(columns: MetricColumns, wanted: Callable[[str], bool]) -> list[s
 
 def loss_lines(height: int = 300) -> MetricLines:
     """Returns a chart of the metrics with "loss" in their names.
-
-    Args:
-      height: Height in pixels.
 
     Example:
       >>> from distlab.charts import loss_lines
@@ -109,11 +81,7 @@ def loss_lines(height: int = 300) -> MetricLines:
 
 
 def other_lines(height: int = 220) -> MetricLines:
-    """Returns a chart of the other metrics.
-
-    Args:
-      height: Height in pixels.
-    """
+    """Returns a chart of the other metrics."""
     return MetricLines(
         "Other metrics",
         lambda name: not is_loss(name),

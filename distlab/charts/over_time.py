@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import BasicTicker, DataRange1d, VBar
+from bokeh.models import BasicTicker, VBar
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    add_legend,
-    area_figure,
-    bytes_formatter,
-    draw,
-    draw_curves,
-    new_figure,
-    new_source,
-    set_empty,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns, CoordinationColumns, DeviceColumns, StepColumns
 from distlab.text.bytes import bytes_text
@@ -34,13 +23,8 @@ class Rates:
     """
 
     def __init__(self, *, height: int = 220) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("rates", "time", "steps", "examples", "bin")
-        self.root = area_figure(
+        self.source = fig.new_source("rates", "time", "steps", "examples", "bin")
+        self.root = fig.area_figure(
             "Steps per second",
             self.source,
             "steps",
@@ -53,16 +37,12 @@ class Rates:
             ],
             height=height,
         )
-        self._empty = add_empty_text(
+        self._empty = fig.add_empty_text(
             self.root, "The rate shows after the first moments of training."
         )
 
     def update(self, columns: StepColumns) -> None:
-        """Shows the newest columns of `folds.Steps`.
-
-        Args:
-          columns: `Folds.columns("steps")`.
-        """
+        """Shows the newest `Folds.columns("steps")`."""
         bins = len(columns["time_s"])
         self.source.data = {
             "time": columns["time_s"],
@@ -70,7 +50,7 @@ class Rates:
             "examples": columns["examples_per_s"],
             "bin": [duration_text(columns["bin_s"])] * bins,
         }
-        set_empty(self._empty, bins < 2)
+        fig.set_empty(self._empty, bins < 2)
 
 
 class ProcessMemory:
@@ -82,13 +62,8 @@ class ProcessMemory:
     """
 
     def __init__(self, *, height: int = 190) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("memory", "time", "bytes", "text")
-        self.root = area_figure(
+        self.source = fig.new_source("memory", "time", "bytes", "text")
+        self.root = fig.area_figure(
             "Resident memory of the whole process",
             self.source,
             "bytes",
@@ -97,24 +72,20 @@ class ProcessMemory:
             tooltips=[("resident", "@text")],
             height=height,
         )
-        self.root.yaxis.formatter = bytes_formatter()
-        self._empty = add_empty_text(
+        self.root.yaxis.formatter = fig.bytes_formatter()
+        self._empty = fig.add_empty_text(
             self.root, "Memory shows when strategy.run(...) has taken steps."
         )
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns of `folds.Devices`.
-
-        Args:
-          columns: `Folds.columns("devices")`.
-        """
+        """Shows the newest `Folds.columns("devices")`."""
         sizes = columns["process_bytes"].astype(np.float64)
         self.source.data = {
             "time": columns["end_s"],
             "bytes": sizes,
             "text": [bytes_text(size) for size in sizes],
         }
-        set_empty(self._empty, not len(sizes))
+        fig.set_empty(self._empty, not len(sizes))
 
 
 class BatchHistory:
@@ -126,26 +97,16 @@ class BatchHistory:
     """
 
     def __init__(self, *, height: int = 220) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source(
+        self.source = fig.new_source(
             "history", "number", "epoch", "batch", "examples", "color", "wait", "transfer"
         )
-        plot = new_figure(
-            "Examples in each of the newest batches",
-            x_label="batch",
-            height=height,
-            x_range=DataRange1d(range_padding=0.01),
-            y_range=DataRange1d(start=0, range_padding=0.1),
-        )
+        title = "Examples in each of the newest batches"
+        plot = fig.amount_figure(title, x_label="batch", height=height)
         bar = VBar(x="number", top="examples", width=0.8, fill_color="color", line_color=None)
-        bars = draw(plot, self.source, bar)
+        bars = fig.draw(plot, self.source, bar)
         plot.xgrid.visible = False
         plot.xaxis.ticker = BasicTicker(min_interval=1)
-        add_hover(
+        fig.add_hover(
             plot,
             bars,
             ("batch", "@number (epoch @epoch, batch @batch)"),
@@ -153,15 +114,11 @@ class BatchHistory:
             ("waited for data", "@wait{0.000} ms"),
             ("put on devices in", "@transfer{0.000} ms"),
         )
-        self._empty = add_empty_text(plot, "Batches show when the dataset is iterated.")
+        self._empty = fig.add_empty_text(plot, "Batches show when the dataset is iterated.")
         self.root = plot
 
     def update(self, columns: BatchColumns) -> None:
-        """Shows the newest columns of `folds.Batches`.
-
-        Args:
-          columns: `Folds.columns("batches")`.
-        """
+        """Shows the newest `Folds.columns("batches")`."""
         newest = slice(-_MOST_BATCHES, None)
         self.source.data = {
             "number": columns["number"][newest],
@@ -172,7 +129,7 @@ class BatchHistory:
             "wait": columns["wait_ms"][newest],
             "transfer": columns["transfer_ms"][newest],
         }
-        set_empty(self._empty, not len(columns["number"]))
+        fig.set_empty(self._empty, not len(columns["number"]))
 
 
 class ServerTraffic:
@@ -184,24 +141,16 @@ class ServerTraffic:
     """
 
     def __init__(self, *, height: int = 240) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("server_traffic", "name", "xs", "ys", "color", "dash")
-        plot = new_figure(
-            "Bytes a second between workers and parameter servers",
-            x_label="seconds since the run began",
-            height=height,
-            x_range=DataRange1d(range_padding=0.01),
-            y_range=DataRange1d(start=0, range_padding=0.1),
-        )
+        self.source = fig.new_source("server_traffic", "name", "xs", "ys", "color", "dash")
+        title = "Bytes a second between workers and parameter servers"
+        plot = fig.amount_figure(title, height=height)
         tooltips = [("at", "$x{0.0} s"), ("bytes a second", "$y{0,0}")]
-        curves = draw_curves(plot, self.source, "xs", "ys", tooltips=tooltips, dash="dash")
-        plot.yaxis.formatter = bytes_formatter()
-        add_legend(plot, curves)
-        self._empty = add_empty_text(plot, "The bytes show after the first moments of training.")
+        curves = fig.draw_curves(plot, self.source, "xs", "ys", tooltips=tooltips, dash="dash")
+        plot.yaxis.formatter = fig.bytes_formatter()
+        fig.add_legend(plot, curves)
+        self._empty = fig.add_empty_text(
+            plot, "The bytes show after the first moments of training."
+        )
         self.root = plot
 
     def update(self, columns: CoordinationColumns) -> None:
@@ -214,4 +163,4 @@ class ServerTraffic:
             "color": [colour(0), colour(1)] if shown else [],
             "dash": ["solid", "dashed"] if shown else [],  # both may be alike
         }
-        set_empty(self._empty, not shown)
+        fig.set_empty(self._empty, not shown)

@@ -5,19 +5,7 @@ from __future__ import annotations
 import numpy as np
 from bokeh.models import Rect
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    draw,
-    draw_text,
-    label_rows,
-    labelled_axis,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import FAINT, ink_on, ramp
 from distlab.folds import PlacementColumns
 from distlab.folds.arrays import Floats, Ints
@@ -27,7 +15,7 @@ from distlab.text.units import plain
 _ROW_PIXELS = 13
 _ABOVE_PIXELS = 70
 """The title and the names of the devices."""
-_MOST_TEXTS = 16
+_MOST_NAMES = 16
 _NOTHING = "rgba(0, 0, 0, 0)"
 _TOTAL = "#5b6675"
 _EMPTY = (
@@ -43,49 +31,44 @@ class PlacementTable:
     The largest variables have a row each, as many as the height permits; the others share
     one.
 
+    Args:
+      height: Height in pixels.
+      narrow: Whether it is for the width of a notebook, with fewer texts.
+
     Attributes:
       root: The figure.
       source: One row for each cell: `x`, `y`, `bytes`, `text`, `variable`, `device`,
         `detail` and colours.
     """
 
-    def __init__(self, *, height: int = 420) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
+    def __init__(self, *, height: int = 420, narrow: bool = False) -> None:
+        self._most_texts = 8 if narrow else _MOST_NAMES
         self._most_rows = max(2, (height - _ABOVE_PIXELS) // _ROW_PIXELS - 2)
-        self.source = new_source(
+        self.source = fig.new_source(
             "placement",
             *("x", "y", "bytes", "text", "variable", "device", "detail", "color", "ink", "line"),
         )
-        self._rows = new_source("placement_rows", "y", "name", "text")
-        self._devices = new_source("placement_devices", "x", "name")
-        plot = new_figure("Bytes of each variable, and where it lies", height=height)
+        self._rows = fig.new_source("placement_rows", "y", "name", "text")
+        self._devices = fig.new_source("placement_devices", "x", "name")
+        plot = fig.new_figure("Bytes of each variable, and where it lies", height=height)
         box = Rect(
             x="x", y="y", width=0.94, height=0.86, fill_color="color", line_color="line",
             line_alpha=0.7,
         )  # fmt: skip
-        cells = draw(plot, self.source, box)
-        draw_text(plot, self.source, color="ink", text_align="center")
-        plot.x_range, plot.y_range = range_of([cells], 0.0), range_of([cells], 0.02)
+        cells = fig.draw(plot, self.source, box)
+        fig.draw_text(plot, self.source, color="ink", text_align="center")
+        plot.x_range, plot.y_range = fig.range_of([cells], 0.0), fig.range_of([cells], 0.02)
         plot.grid.visible = False
-        label_rows(plot, self._rows, left="name", right="text")
+        fig.label_rows(plot, self._rows, left="name", right="" if narrow else "text")
         plot.below = []
-        plot.above.insert(0, labelled_axis(self._devices, "x", "name"))
-        plot.min_border_left = 150
-        plot.min_border_right = 150
-        add_hover(plot, cells, ("variable", "@variable: @detail"), ("device", "@device: @text"))
-        self._empty = add_empty_text(plot, _EMPTY)
+        plot.above.insert(0, fig.labelled_axis(self._devices, "x", "name"))
+        plot.min_border_left, plot.min_border_right = (90, 8) if narrow else (150, 150)
+        fig.add_hover(plot, cells, ("variable", "@variable: @detail"), ("device", "@device: @text"))
+        self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
 
     def update(self, columns: PlacementColumns) -> None:
-        """Shows the newest columns of `folds.Placements`.
-
-        Args:
-          columns: `Folds.columns("placement")`.
-        """
+        """Shows the newest `Folds.columns("placement")`."""
         names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
         heights = [-float(row) for row in range(len(names))]
@@ -94,10 +77,13 @@ class PlacementTable:
         self._rows.data = {"y": heights, "name": names, "text": details}
         self._devices.data = {
             "x": [float(place) for place in range(len(devices))],
-            "name": thinned(devices, _MOST_TEXTS),
+            "name": fig.thinned(devices, _MOST_NAMES),
         }
-        self.source.data = _cells(names, details, table, devices, heights)
-        set_empty(self._empty, not names)
+        cells = _cells(names, details, table, devices, heights)
+        if len(devices) > self._most_texts:  # only tooltips have the bytes
+            cells["text"] = [""] * len(cells["text"])
+        self.source.data = cells
+        fig.set_empty(self._empty, not names)
 
 
 def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], Ints]:
@@ -130,12 +116,11 @@ def _cells(
     sizes = table.ravel() if len(names) else np.zeros(0, np.int64)
     shares = _shares(sizes)
     total = rows == len(names) - 1
-    few = len(devices) <= _MOST_TEXTS
     return {
         "x": places.astype(np.float64),
         "y": np.array(heights)[rows] if len(names) else np.zeros(0),
         "bytes": sizes,
-        "text": [bytes_text(int(size)) if size and few else "" for size in sizes],
+        "text": [bytes_text(int(size)) if size else "" for size in sizes],
         "variable": [names[row] for row in rows],
         "device": [devices[place] for place in places],
         "detail": [details[row] for row in rows],

@@ -7,18 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, Segment
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    bytes_formatter,
-    draw,
-    draw_bars,
-    label_rows,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-)
+from distlab.charts import _figure as fig
 from distlab.charts.theme import colour
 from distlab.folds import ReductionColumns
 from distlab.text.bytes import bytes_text
@@ -40,13 +29,16 @@ _NOTHING = "\u2013"
 
 def reduction_rows() -> ColumnDataSource:
     """Returns an empty source for the texts of all reductions."""
-    return new_source("reduction_rows", *_TEXTS, "inside", "count", "bytes", "total")
+    return fig.new_source("reduction_rows", *_TEXTS, "inside", "count", "bytes", "total")
 
 
 class ReductionBars:
     """Bars for the largest reductions; its source has the texts of all of them.
 
     Bytes are those of the operand on one replica, not those that move over a network.
+
+    Args:
+      source: From `reduction_rows`, when the page has the table before the chart.
 
     Attributes:
       root: The figure.
@@ -55,40 +47,30 @@ class ReductionBars:
     """
 
     def __init__(self, *, height: int = 230, source: ColumnDataSource | None = None) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-          source: From `reduction_rows`, when the page has the table before the chart.
-        """
         self.source = reduction_rows() if source is None else source
-        self._bars = new_source(
+        self._bars = fig.new_source(
             "reduction_bars",
             *("y", "room", "name", "total", "text", "color", "each", "count_text"),
         )
-        plot = new_figure(
+        plot = fig.new_figure(
             "Bytes combined in all, on one replica", height=height,
             x_range=DataRange1d(start=0, range_padding=0.02),
         )  # fmt: skip
-        bars = draw_bars(plot, self._bars, 0, "total", height=0.6)
+        bars = fig.draw_bars(plot, self._bars, 0, "total", height=0.6)
         unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
-        room = draw(plot, self._bars, unseen)
-        plot.y_range = range_of([bars, room], 0.02)
-        label_rows(plot, self._bars, left="name", right="text")
+        room = fig.draw(plot, self._bars, unseen)
+        plot.y_range = fig.range_of([bars, room], 0.02)
+        fig.label_rows(plot, self._bars, left="name", right="text")
         plot.min_border_left = 210
         plot.min_border_right = 170
-        plot.xaxis.formatter = bytes_formatter()
+        plot.xaxis.formatter = fig.bytes_formatter()
         plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)  # more overlap on narrow pages
-        add_hover(plot, bars, ("", "@name"), ("each time", "@each"), ("times", "@count_text"))
-        self._empty = add_empty_text(plot, _EMPTY)
+        fig.add_hover(plot, bars, ("", "@name"), ("each time", "@each"), ("times", "@count_text"))
+        self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
 
     def update(self, columns: ReductionColumns) -> None:
-        """Shows the newest columns of `folds.Reductions`.
-
-        Args:
-          columns: `Folds.columns("reductions")`.
-        """
+        """Shows the newest `Folds.columns("reductions")`."""
         rows = len(columns["kind"])
         counts = [
             f"≥ {count_text(count)}" if at_least else count_text(count)
@@ -118,7 +100,7 @@ class ReductionBars:
             "total": list(columns["total_bytes"]),
         }
         self._update_bars(columns, min(rows, _MOST_BARS))
-        set_empty(self._empty, not rows)
+        fig.set_empty(self._empty, not rows)
 
     def _update_bars(self, columns: ReductionColumns, rows: int) -> None:
         data = {name: list(self.source.data[name])[:rows] for name in self.source.data}

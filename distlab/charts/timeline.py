@@ -5,34 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from bokeh.core.properties import value
 from bokeh.models import (
     CustomJS,
     CustomJSTickFormatter,
     DataRange1d,
     HBar,
     Image,
-    LabelSet,
     LinearColorMapper,
     Scatter,
     Segment,
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import (
-    add_empty_text,
-    clear,
-    draw,
-    draw_bars,
-    draw_text,
-    draw_track,
-    label_rows,
-    new_figure,
-    new_source,
-    range_of,
-    set_empty,
-    thinned,
-)
+from distlab.charts import _figure as fig
 from distlab.charts._lane_cells import LEVELS, Slice, cut, image_rows, merged, palette
 from distlab.charts._lane_spans import (
     chosen_steps,
@@ -50,7 +35,6 @@ from distlab.charts._timeline_tools import (
     span_hover,
     time_ticker,
 )
-from distlab.charts.theme import FONT, INK
 from distlab.folds import TimelineColumns
 from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
@@ -90,22 +74,19 @@ class StepTimeline:
     """
 
     def __init__(self, *, height: int = 380) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
-        self.source = new_source("timeline_lanes", "lane", "label", "y", "height", "amount")
-        self.cells = new_source("timeline_cells", "image", "x", "y", "dw", "dh", "steps")
-        self.under = new_source("timeline_under", "image", "x", "y", "dw", "dh", "steps")
-        self.spans = new_source("timeline_spans", "y", "height", "begin", "end", "sort", "number")
-        self._watched = new_source("timeline_watched", "y", "height", "begin", "end")
-        self._numbers = new_source("timeline_numbers", "x", "y", "text", "room")
-        self._about = new_source("timeline_about", "begin", "end", "step_s", "lanes")
-        self._note = new_source("timeline_note", "y", "text")
+        self.source = fig.new_source("timeline_lanes", "lane", "label", "y", "height", "amount")
+        self.cells = fig.new_source("timeline_cells", "image", "x", "y", "dw", "dh", "steps")
+        self.under = fig.new_source("timeline_under", "image", "x", "y", "dw", "dh", "steps")
+        self.spans = fig.new_source(
+            "timeline_spans", "y", "height", "begin", "end", "sort", "number"
+        )
+        self._watched = fig.new_source("timeline_watched", "y", "height", "begin", "end")
+        self._numbers = fig.new_source("timeline_numbers", "x", "y", "text", "room")
+        self._about = fig.new_source("timeline_about", "begin", "end", "step_s", "lanes")
+        self._note = fig.new_source("timeline_note", "y", "text")
         self._columns: TimelineColumns | None = None
         self._detail: TimelineColumns | None = None
-        plot = new_figure(
+        plot = fig.new_figure(
             "Steps over time",
             x_label="since the run began (seconds, or h:mm:ss); right: share of the time known",
             height=height,
@@ -118,30 +99,25 @@ class StepTimeline:
         plot.xaxis.formatter = CustomJSTickFormatter(code=TICK)
         plot.ygrid.visible = False
         plot.min_border_left = 64
-        self._empty = add_empty_text(plot, _EMPTY)
+        self._empty = fig.add_empty_text(plot, _EMPTY)
 
     def _draw_rows(self, plot: figure) -> None:
         nothing = HBar(y="y", left=0, right=0, height="height", fill_alpha=0, line_alpha=0)
-        room = draw(plot, self.source, nothing)
-        whole = draw(plot, self._about, Segment(x0="begin", y0=0, x1="end", y1=0, line_alpha=0))
+        room = fig.draw(plot, self.source, nothing)
+        whole = fig.draw(plot, self._about, Segment(x0="begin", y0=0, x1="end", y1=0, line_alpha=0))
         mapper = LinearColorMapper(palette=palette(), low=0, high=3 * LEVELS - 1)
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
-        cells, under = draw(plot, self.cells, picture), draw(plot, self.under, picture)
-        watched = draw_track(plot, self._watched, "end", left="begin", height="height")
+        cells, under = fig.draw(plot, self.cells, picture), fig.draw(plot, self.under, picture)
+        watched = fig.draw_track(plot, self._watched, "end", left="begin", height="height")
         activities = LinearColorMapper(palette=COLOURS, low=0, high=len(COLOURS) - 1)
         sort = {"field": "sort", "transform": activities}
-        spans = draw_bars(plot, self.spans, "begin", "end", height="height", color=sort)
-        numbers = draw_text(plot, self._numbers, color="#ffffff", size="11px", x_offset=4)
-        note = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
-        plot.add_layout(
-            LabelSet(
-                x=0, y="y", text="text", source=self._note, x_units="screen", text_color=INK,
-                text_font=value(FONT), text_font_size="12px", text_baseline="middle",
-            )
-        )  # fmt: skip
+        spans = fig.draw_bars(plot, self.spans, "begin", "end", height="height", color=sort)
+        numbers = fig.draw_text(plot, self._numbers, color="#ffffff", size="11px", x_offset=4)
+        note = fig.draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
+        fig.add_labels(plot, self._note, x=0, text_baseline="middle")
         plot.x_range.renderers = [whole]
-        plot.y_range = range_of([room, note], 0.06)
-        label_rows(plot, self.source, left="label", right="amount")
+        plot.y_range = fig.range_of([room, note], 0.06)
+        fig.label_rows(plot, self.source, left="label", right="amount")
         add_zooming(plot)
         lanes = self.source
         plot.add_tools(cell_hover(cells, lanes), cell_hover(under, lanes), span_hover(spans, lanes))
@@ -189,21 +165,12 @@ class StepTimeline:
         return inside and (fine or chosen_steps(columns, seen) != slice(0, 0))
 
     def update(self, columns: TimelineColumns) -> None:
-        """Shows the newest columns of `folds.Timeline`.
-
-        Args:
-          columns: `Folds.columns("timeline")`.
-        """
+        """Shows the newest `Folds.columns("timeline")`."""
         self._columns = columns
         self.redraw()
 
     def zoom(self, columns: TimelineColumns | None) -> None:
-        """Shows a part of the run in more detail.
-
-        Args:
-          columns: Columns that `folds.window` returned for the range of `wanted`; None to
-            show the columns of `update` alone.
-        """
+        """Shows a part in more detail: what `folds.window` returned for `wanted`, or None."""
         self._detail = columns
         self.redraw()
 
@@ -224,7 +191,7 @@ class StepTimeline:
         if some:
             self.source.data = _lane_rows(columns)
         else:
-            clear(self.source)
+            fig.clear(self.source)
         self.cells.data = dict(image_rows(slices[False]))
         self.under.data = dict(image_rows(slices[True]))
         spans = span_rows(near, chosen, exact)
@@ -232,7 +199,7 @@ class StepTimeline:
         self._watched.data = dict(watched_rows(near, exact))
         self._numbers.data = dict(number_rows(spans))
         self._show_notes(columns, near["begin_s"][chosen], some=some)
-        set_empty(self._empty, not some)
+        fig.set_empty(self._empty, not some)
 
     def _fitting_detail(self, columns: TimelineColumns) -> TimelineColumns | None:
         """Returns the columns of `zoom` while they have the same lanes and a part is in sight."""
@@ -289,10 +256,10 @@ def _lane_rows(columns: TimelineColumns) -> dict[str, list[str] | Floats]:
     middles, heights = lane_places(len(devices) + FIRST_DEVICE)
     return {
         "lane": ["input", "python", *devices],
-        "label": ["input", _caller(columns["device"]), *thinned(devices, _MOST_LABELS)],
+        "label": ["input", _caller(columns["device"]), *fig.thinned(devices, _MOST_LABELS)],
         "y": middles,
         "height": heights,
-        "amount": [waited, calls, *thinned(texts, _MOST_LABELS)],
+        "amount": [waited, calls, *fig.thinned(texts, _MOST_LABELS)],
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypedDict
+
 import numpy as np
 from bokeh.models import (
     Arrow,
@@ -13,20 +16,10 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._figure import (
-    add_empty_text,
-    add_hover,
-    clear,
-    draw,
-    draw_text,
-    new_figure,
-    new_source,
-    set_empty,
-    thinned,
-)
-from distlab.charts._traffic_row import TrafficRow
+from distlab.charts import _figure as fig
 from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import INK, colour, ramp
+from distlab.folds import ProgramColumns, ReductionColumns
 from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
@@ -44,6 +37,91 @@ _EMPTY = (
 )
 
 
+class TrafficRow(TypedDict):
+    """One kind of reduction, as `Traffic` draws it.
+
+    Attributes:
+      kind: `"all-reduce"`, ... of a compiled program, or what was called from Python.
+      how: The algorithm of a call from Python, empty inside a program.
+      where: `"inside FUNCTION"` or `"from Python"`.
+      bytes: Bytes of the operand on one device.
+      participants: How many devices take part.
+      group: How many of them work together.
+      device: Names of the devices in replica order, empty when unknown.
+    """
+
+    kind: str
+    how: str
+    where: str
+    bytes: int
+    participants: int
+    group: int
+    device: list[str]
+
+
+def traffic_row(
+    reductions: ReductionColumns,
+    place: int,
+    *,
+    programs: ProgramColumns | None = None,
+    devices: Sequence[str] = (),
+) -> TrafficRow | None:
+    """Returns one kind of reduction for `Traffic` to draw.
+
+    Args:
+      reductions: Columns of `folds.Reductions`.
+      place: Index of the row.
+      programs: Columns of `folds.Programs`, which have the groups in which devices work
+        together; without them all devices are one group.
+      devices: Names of the devices that take part, in replica order.
+
+    Returns:
+      The reduction, None when there is no such row.
+
+    Example:
+      >>> from distlab.charts import traffic_row
+      >>> from distlab.events import Reduction
+      >>> from distlab.folds import Folds
+      >>> folds = Folds()
+      >>> folds.add([Reduction(
+      ...     time_ns=0, strategy=0, verb="reduce", op="SUM", algorithm="to_one_device",
+      ...     bytes=4_096, dtype="float32", participants=8, duration_ns=1_000)])
+      >>> row = traffic_row(folds.columns("reductions"), 0)
+      >>> row["kind"], row["how"], row["bytes"], row["participants"]
+      ('reduce SUM', 'to one device', 4096, 8)
+    """
+    if place >= len(reductions["kind"]):
+        return None
+    inside, participants = reductions["inside"][place], reductions["participants"][place]
+    group = _group(reductions, place, programs) if programs is not None and inside else 0
+    return {
+        "kind": reductions["kind"][place],
+        "how": "" if inside else next(iter(reductions["how"][place]), ""),
+        "where": plain(reductions["where"][place]),
+        "bytes": reductions["bytes"][place],
+        "participants": participants,
+        "group": group or participants,
+        "device": list(devices),
+    }
+
+
+def _group(reductions: ReductionColumns, place: int, programs: ProgramColumns) -> int:
+    """Returns the size of a reduction's groups, 0 when unknown."""
+    wanted = (
+        reductions["where"][place],
+        reductions["kind"][place],
+        reductions["bytes"][place],
+        reductions["participants"][place],
+        reductions["dtype"][place],
+    )
+    for function, collectives in zip(programs["function"], programs["collectives"], strict=True):
+        for one in collectives:
+            where = f"inside {function}"
+            if (where, one.kind, one.operand_bytes, one.participants, one.dtype) == wanted:
+                return one.group
+    return 0
+
+
 class Traffic:
     """One reduction, drawn from device to device.
 
@@ -59,19 +137,14 @@ class Traffic:
     """
 
     def __init__(self, *, height: int = 420) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: Height in pixels.
-        """
         ends = ("x0", "y0", "x1", "y1")
         what = ("sender", "receiver", "bytes", "text", "color")
-        self.source = new_source("traffic", *ends, *what, "phase")
-        self.table = new_source("traffic_table", "x", "y", "side", *what)
-        self.notes = new_source("traffic_notes", "y", "text", "color")
-        self._devices = new_source("traffic_devices", "x", "y", "size")
-        self._names = new_source("traffic_names", "x", "y", "name", "align")
-        plot = new_figure(
+        self.source = fig.new_source("traffic", *ends, *what, "phase")
+        self.table = fig.new_source("traffic_table", "x", "y", "side", *what)
+        self.notes = fig.new_source("traffic_notes", "y", "text", "color")
+        self._devices = fig.new_source("traffic_devices", "x", "y", "size")
+        self._names = fig.new_source("traffic_names", "x", "y", "name", "align")
+        plot = fig.new_figure(
             "How one reduction moves data", height=height,
             x_range=Range1d(-2.4, 2.4), y_range=Range1d(-1.3, 2.1),
         )  # fmt: skip
@@ -79,11 +152,11 @@ class Traffic:
         plot.grid.visible = False
         self.root = plot
         self._draw(plot)
-        self._empty = add_empty_text(plot, _EMPTY)
+        self._empty = fig.add_empty_text(plot, _EMPTY)
 
     def _draw(self, plot: figure) -> None:
         line = Segment(x0="x0", y0="y0", x1="x1", y1="y1", line_color="color", line_width=2)
-        arrows = draw(plot, self.source, line)
+        arrows = fig.draw(plot, self.source, line)
         head = VeeHead(size=9, fill_color="color", line_color="color")
         plot.add_layout(
             Arrow(
@@ -92,23 +165,19 @@ class Traffic:
             )
         )  # fmt: skip
         box = Rect(x="x", y="y", width="side", height="side", fill_color="color", line_color=None)
-        cells = draw(plot, self.table, box)
+        cells = fig.draw(plot, self.table, box)
         dot = Scatter(x="x", y="y", size="size", fill_color=INK, line_color=None)
-        draw(plot, self._devices, dot)
-        draw_text(plot, self._names, "name", text_align="align")
-        draw_text(plot, self.notes, x=-2.35, color="color")
+        fig.draw(plot, self._devices, dot)
+        fig.draw_text(plot, self._names, "name", text_align="align")
+        fig.draw_text(plot, self.notes, x=-2.35, color="color")
         tooltips = [("from", "@sender"), ("to", "@receiver"), ("sent", "@text")]
-        add_hover(plot, arrows, *tooltips, ("in", "@phase"))
-        add_hover(plot, cells, *tooltips)
+        fig.add_hover(plot, arrows, *tooltips, ("in", "@phase"))
+        fig.add_hover(plot, cells, *tooltips)
 
     def update(self, columns: TrafficRow | None) -> None:
-        """Shows a reduction, or none.
-
-        Args:
-          columns: What `traffic_row` returned.
-        """
-        clear(self.source, self.table, self.notes, self._devices, self._names)
-        set_empty(self._empty, columns is None)
+        """Shows what `traffic_row` returned, or nothing."""
+        fig.clear(self.source, self.table, self.notes, self._devices, self._names)
+        fig.set_empty(self._empty, columns is None)
         if columns is None:
             return
         devices = columns["group"]
@@ -202,7 +271,7 @@ class Traffic:
         self._names.data = {
             "x": [-1.15] * rows,
             "y": [top - side * (row + 0.5) for row in range(rows)],
-            "name": thinned(texts, _MOST_DRAWN),
+            "name": fig.thinned(texts, _MOST_DRAWN),
             "align": ["right"] * rows,
         }
 

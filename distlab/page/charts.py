@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from bokeh.models import BasicTicker
@@ -12,11 +11,9 @@ from bokeh.models import BasicTicker
 from distlab import charts
 from distlab.charts import BatchTiles, Chart, Traffic, TrafficRow
 from distlab.folds import (
-    BatchColumns,
     BatchDetail,
     FoldName,
     Folds,
-    PlacementColumns,
     part_of_batch,
     part_of_batches,
     part_of_captures,
@@ -25,12 +22,8 @@ from distlab.folds import (
 )
 from distlab.page.view import View
 
-TILES_WIDTH: Final = 680
-TRAFFIC_WIDTH: Final = 900
+_MOST_WIDE: Final = {"tiles": 680, "traffic": 900}
 """The most pixels that the tiles of a batch, and the drawing of a reduction, are wide."""
-
-_MOST_TEXTS: Final = 8
-"""The most devices whose cells have a text in the width of a notebook."""
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -66,48 +59,52 @@ class Entry(Generic[C]):
     costly: bool = False
 
 
-def _version(*names: FoldName) -> Callable[[Folds, View], object]:
-    """Returns a state of charts that show whole folds."""
-    return lambda folds, _: tuple(folds.version(name) for name in names)
+def _whole(page: str, height: int, make: Make[Any], fold: FoldName, **options: Any) -> Entry[Any]:
+    """Returns the entry of a chart of a whole fold."""
+    return Entry(
+        page,
+        height,
+        make,
+        columns=lambda folds, _: folds.columns(fold),
+        state=lambda folds, _: folds.version(fold),
+        **options,
+    )
 
 
-def _part(name: FoldName) -> Callable[[Folds, View], object]:
-    """Returns a state of charts that show some devices of a fold."""
-    return lambda folds, view: (folds.version(name), view.device)
+def _part(
+    page: str,
+    height: int,
+    make: Make[Any],
+    fold: FoldName,
+    part: Callable[[Any, int | None], object],
+    **options: Any,
+) -> Entry[Any]:
+    """Returns the entry of a chart of some devices of a fold."""
+    return Entry(
+        page,
+        height,
+        make,
+        columns=lambda folds, view: part(folds.columns(fold), view.device),
+        state=lambda folds, view: (folds.version(fold), view.device),
+        **options,
+    )
 
 
 def _tiles(*, height: int) -> BatchTiles:
     made = BatchTiles(height=height)
-    made.root.max_width = TILES_WIDTH
+    made.root.max_width = _MOST_WIDE["tiles"]
     return made
 
 
 def _traffic(*, height: int) -> Traffic:
     made = Traffic(height=height)
-    made.root.max_width = TRAFFIC_WIDTH
+    made.root.max_width = _MOST_WIDE["traffic"]
     return made
 
 
-def _batch(folds: Folds, view: View) -> BatchDetail | None:
-    return part_of_batch(folds.batch(view.batch, view.dataset), view.replica)
-
-
-def _batch_state(folds: Folds, view: View) -> object:
+def _state_of(detail: BatchDetail | None, replica: int = 0) -> object:
     """Returns which batch is shown; a preview may come later than its batch."""
-    return _state_of(folds.batch(view.batch, view.dataset), view.replica)
-
-
-def _newest_state(folds: Folds, view: View) -> object:
-    del view
-    return _state_of(folds.newest_of_main(), 0)
-
-
-def _state_of(detail: BatchDetail | None, replica: int) -> object:
     return detail and (detail["number"], int(detail["known"].sum()), replica)
-
-
-def _history(folds: Folds, view: View) -> BatchColumns:
-    return part_of_batches(folds.columns("batches"), view.dataset)
 
 
 def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
@@ -126,117 +123,62 @@ def _narrow_reductions() -> charts.ReductionBars:
     return chart
 
 
-class _NarrowPlacements:
-    """A table of variables whose cells have the room of the texts beside them.
-
-    Attributes:
-      root: The figure.
-      source: The cells.
-    """
-
-    def __init__(self) -> None:
-        self._table = charts.PlacementTable(height=260)
-        self.root, self.source = self._table.root, self._table.source
-        self.root.right = []
-        self.root.min_border_left, self.root.min_border_right = 90, 8
-
-    def update(self, columns: PlacementColumns) -> None:
-        """Shows the newest columns; with many devices only tooltips have the bytes."""
-        self._table.update(columns)
-        if len(columns["device"]) > _MOST_TEXTS:
-            cells = dict(self.source.data)
-            self.source.data = {**cells, "text": [""] * len(cells["text"])}
-
-
 CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
-    "loss": Entry(
-        page="overview",
-        height=320,
-        make=charts.loss_lines,
-        columns=lambda folds, _: folds.columns("metrics"),
-        state=_version("metrics"),
-    ),
+    "loss": _whole("overview", 320, charts.loss_lines, "metrics"),
     "newest": Entry(
-        page="overview",
-        height=320,
-        make=_tiles,
+        "overview",
+        320,
+        _tiles,
         columns=lambda folds, _: part_of_batch(folds.newest_of_main()),
-        state=_newest_state,
+        state=lambda folds, _: _state_of(folds.newest_of_main()),
         costly=True,
     ),
-    "rates": Entry(
-        page="overview",
-        height=210,
-        make=charts.Rates,
-        notebook=lambda: charts.Rates(height=200),
-        columns=lambda folds, _: folds.columns("steps"),
-        state=_version("steps"),
+    "rates": _whole(
+        "overview", 210, charts.Rates, "steps", notebook=lambda: charts.Rates(height=200)
     ),
-    "others": Entry(
-        page="overview",
-        height=210,
-        make=charts.other_lines,
-        columns=lambda folds, _: folds.columns("metrics"),
-        state=_version("metrics"),
-    ),
+    "others": _whole("overview", 210, charts.other_lines, "metrics"),
     "batches": Entry(
-        page="batches",
-        height=580,
-        make=_tiles,
+        "batches",
+        580,
+        _tiles,
+        columns=lambda folds, view: part_of_batch(
+            folds.batch(view.batch, view.dataset), view.replica
+        ),
+        state=lambda folds, view: _state_of(folds.batch(view.batch, view.dataset), view.replica),
         notebook=lambda: BatchTiles(height=330),
-        columns=_batch,
-        state=_batch_state,
         costly=True,
     ),
     "history": Entry(
-        page="batches",
-        height=240,
-        make=charts.BatchHistory,
-        columns=_history,
+        "batches",
+        240,
+        charts.BatchHistory,
+        columns=lambda folds, view: part_of_batches(folds.columns("batches"), view.dataset),
         state=lambda folds, view: (folds.version("batches"), view.dataset),
     ),
-    "devices": Entry(
-        page="devices",
-        height=340,
-        make=partial(charts.DeviceShares, notes=False),
-        notebook=lambda: charts.DeviceShares(height=240, notes=False),
-        columns=lambda folds, view: part_of_devices(folds.columns("devices"), view.device),
-        state=_part("devices"),
+    "devices": _part(
+        "devices",
+        340,
+        charts.DeviceShares,
+        "devices",
+        part_of_devices,
+        notebook=lambda: charts.DeviceShares(height=240),
     ),
-    "captured": Entry(
-        page="devices",
-        height=300,
-        make=charts.CapturedSpans,
-        columns=lambda folds, view: part_of_captures(folds.columns("captures"), view.device),
-        state=_part("captures"),
-    ),
-    "memory": Entry(
-        page="devices",
-        height=210,
-        make=charts.ProcessMemory,
-        columns=lambda folds, _: folds.columns("devices"),
-        state=_version("devices"),
-    ),
-    "timeline": Entry(
-        page="steps",
-        height=460,
-        make=charts.StepTimeline,
+    "captured": _part("devices", 300, charts.CapturedSpans, "captures", part_of_captures),
+    "memory": _whole("devices", 210, charts.ProcessMemory, "devices"),
+    "timeline": _whole(
+        "steps",
+        460,
+        charts.StepTimeline,
+        "timeline",
         notebook=lambda: charts.StepTimeline(height=320),
-        columns=lambda folds, _: folds.columns("timeline"),
-        state=_version("timeline"),
     ),
-    "reductions": Entry(
-        page="reductions",
-        height=220,
-        make=charts.ReductionBars,
-        notebook=_narrow_reductions,
-        columns=lambda folds, _: folds.columns("reductions"),
-        state=_version("reductions"),
+    "reductions": _whole(
+        "reductions", 220, charts.ReductionBars, "reductions", notebook=_narrow_reductions
     ),
     "one_reduction": Entry(
-        page="reductions",
-        height=420,
-        make=_traffic,
+        "reductions",
+        420,
+        _traffic,
         columns=_one_reduction,
         state=lambda folds, view: (
             folds.version("reductions"),
@@ -244,33 +186,16 @@ CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
             view.reduction,
         ),
     ),
-    "placement": Entry(
-        page="placement",
-        height=440,
-        make=charts.PlacementTable,
-        notebook=_NarrowPlacements,
-        columns=lambda folds, view: part_of_placements(folds.columns("placement"), view.device),
-        state=_part("placement"),
+    "placement": _part(
+        "placement",
+        440,
+        charts.PlacementTable,
+        "placement",
+        part_of_placements,
+        notebook=lambda: charts.PlacementTable(height=260, narrow=True),
     ),
-    "closure_lanes": Entry(
-        page="servers",
-        height=260,
-        make=charts.ClosureLanes,
-        columns=lambda folds, _: folds.columns("coordination"),
-        state=_version("coordination"),
-        costly=True,
-    ),
-    "server_traffic": Entry(
-        page="servers",
-        height=240,
-        make=charts.ServerTraffic,
-        columns=lambda folds, _: folds.columns("coordination"),
-        state=_version("coordination"),
-    ),
-    "two_runs": Entry(
-        page="compare",
-        height=300,
-        make=charts.RunComparison,
-    ),
+    "closure_lanes": _whole("servers", 260, charts.ClosureLanes, "coordination", costly=True),
+    "server_traffic": _whole("servers", 240, charts.ServerTraffic, "coordination"),
+    "two_runs": Entry("compare", 300, charts.RunComparison),
 }
 """The charts by the names that the page's HTML and notebook views use."""
