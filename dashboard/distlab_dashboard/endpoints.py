@@ -25,12 +25,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class About(TypedDict):
-    """A server's own facts.
-
-    Attributes:
-      url: Address of the page.
-      version: Version of distlab.
-    """
+    """A server's own facts."""
 
     url: str
     version: str

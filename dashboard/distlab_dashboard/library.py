@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from distlab.errors import InvalidArgumentError, NotARunError
 from distlab.events import Source, sink
-from distlab.page.runs_table import RunSummary, unreadable
+from distlab.page.runs_table import RunSummary
 from distlab.recording import Recording, Run
 from distlab.runs.listing import DEEPEST, Unreadable, run_folders, summary_of
 from distlab.runs.run_file import being_written, file_of, place_of, run_files
@@ -40,33 +40,6 @@ _State: TypeAlias = tuple[tuple[str, int, int], ...]
 """The name, time and size of each of a run's files."""
 
 
-class Library(Protocol):
-    """The runs that pages can show."""
-
-    @property
-    def single(self) -> bool:
-        """True for one run only, which needs no name."""
-
-    def start(self) -> None:
-        """Begins to read what is read in any case."""
-
-    def stop(self) -> None:
-        """Stops reading everything."""
-
-    def hold(self, name: str) -> ServedRun:
-        """Returns a run and keeps reading it until `release`."""
-
-    def release(self, run: ServedRun) -> None:
-        """Ends one `hold` of a run."""
-
-    def summaries(self) -> list[RunSummary]:
-        """Returns the runs to choose from, the newest first."""
-
-    @property
-    def left_out(self) -> int:
-        """Number of older runs that the newest `summaries` left out."""
-
-
 def _endings() -> ThreadPoolExecutor:
     """Returns what stops runs that no page shows: reading ends slowly, and pages need not wait."""
     return ThreadPoolExecutor(1, "distlab dashboard endings")
@@ -80,7 +53,7 @@ def _stop(run: ServedRun) -> None:
 
 
 class OneRun:
-    """A library of one run, which is read as long as the server runs.
+    """The only run of a server, which is read as long as the server runs.
 
     Of a folder whose run was replaced, pages that are opened from then on show the new one.
     """
@@ -245,13 +218,17 @@ class Folder:
         found = {}
         for path in (*newest[:_MOST_RUNS], *going_on):
             listed, state = self._listed.get(path), states[path]
-            if listed is None or listed.state != state or listed.summary["status"] == "running":
+            if listed is None or listed.state != state or listed.summary.status == "running":
                 summary = _summary(path, str(path.relative_to(self._root)))
                 listed = _Listed(state, summary)
             found[path] = listed
         self._listed = found
         summaries = [listed.summary for listed in found.values()]
-        return sorted(summaries, key=lambda summary: summary["started"], reverse=True)
+        return sorted(summaries, key=lambda summary: summary.started, reverse=True)
+
+
+Library: TypeAlias = OneRun | Folder
+"""The runs that pages can show."""
 
 
 def _unknown(name: str) -> NotARunError:
@@ -304,21 +281,21 @@ def _summary(path: Path, key: str) -> RunSummary:
     known = Unreadable(path, _LINKED) if _is_linked(path) else summary_of(path)
     size = sum(size for _, _, size in _files(path))
     if not isinstance(known, dict):
-        return unreadable(key.encode("utf-8", "backslashreplace").decode(), known.why, size)
-    return {
-        "key": key,
-        "name": known["name"],
-        "status": known["status"],
-        "started": known["started"],
-        "seconds": known["seconds"],
-        "steps": known["steps"],
-        "total_steps": known["total_steps"],
-        "replicas": known["replicas"],
-        "metrics": known["metrics"],
-        "gaps": gaps(known),
-        "bytes": size,
-        "fault": "",
-    }
+        key = key.encode("utf-8", "backslashreplace").decode()
+        return RunSummary(key, size, name=key, fault=known.why)
+    return RunSummary(
+        key,
+        size,
+        name=known["name"],
+        status=known["status"],
+        started=known["started"],
+        seconds=known["seconds"],
+        steps=known["steps"],
+        total_steps=known["total_steps"],
+        replicas=known["replicas"],
+        metrics=known["metrics"],
+        gaps=gaps(known),
+    )
 
 
 def library_of(source: object) -> Library:

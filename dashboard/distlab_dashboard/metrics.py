@@ -91,7 +91,7 @@ def families_of_run(
 
 def families_of_folder(runs: Sequence[RunSummary], left_out: int) -> Iterator[Family]:
     """Yields the number of runs in a folder, and the figures of those that go on."""
-    counts = Counter("unreadable" if run["fault"] else run["status"] for run in runs)
+    counts = Counter("unreadable" if run.fault else run.status for run in runs)
     if left_out:
         counts["not read"] = left_out
     yield (
@@ -99,19 +99,19 @@ def families_of_folder(runs: Sequence[RunSummary], left_out: int) -> Iterator[Fa
         "Runs in the folder.",
         [({"status": status}, count) for status, count in counts.items()],
     )
-    live = [run for run in runs if run["status"] == "running" and not run["fault"]]
+    live = [run for run in runs if run.status == "running" and not run.fault]
     yield (
         "distlab_steps_total",
         "Steps that were dispatched.",
-        [({"run": run["key"]}, run["steps"]) for run in live],
+        [({"run": run.key}, run.steps) for run in live],
     )
     yield (
         "distlab_metric",
         "The last value of each logged metric.",
         [
-            ({"run": run["key"], "name": name}, value)
+            ({"run": run.key, "name": name}, value)
             for run in live
-            for name, value in run["metrics"].items()
+            for name, value in run.metrics.items()
         ],
     )
 

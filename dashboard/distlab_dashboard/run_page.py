@@ -23,11 +23,7 @@ _NOTHING: Final = Folds()
 
 
 class RunPage:
-    """Shows a run: all of it, or the moment that the reader chose; or beside another run.
-
-    Attributes:
-      run: The run.
-    """
+    """Shows a run: all of it, or the moment that the reader chose; or beside another run."""
 
     def __init__(
         self, run: ServedRun, board: Board, names: tuple[str, str], other: ServedRun | None

@@ -58,16 +58,7 @@ class CaptureRequests:
 
 
 class ServedRun:
-    """A run with everything that its pages share.
-
-    Attributes:
-      feed: Its reader.
-      captures: Captures that pages request.
-      shared: Its pages that several sessions show.
-      advice: Advice on the run, some seconds old.
-      trouble: Why the run can be read no further, else empty.
-      damage: Why a part of it can't be shown, else empty.
-    """
+    """A run with everything that its pages share."""
 
     def __init__(
         self,
@@ -81,8 +72,8 @@ class ServedRun:
         self.captures = CaptureRequests(request_capture)
         self.shared = SharedPages()
         self.advice: list[Advice] = []
-        self.trouble = ""
-        self.damage = ""
+        self.trouble = ""  # why the run can be read no further
+        self.damage = ""  # why a part of it can't be shown
         self._advised_version = -1
         self._next_advice = 0.0
 

@@ -28,9 +28,6 @@ class SharedPage:
     """The messages that update one page of a run in all its sessions.
 
     A message replaces whatever it is about as a whole, so a page may receive one twice.
-
-    Attributes:
-      number: Number of the newest message; the first is 1.
     """
 
     def __init__(self, page: str, board: Board) -> None:

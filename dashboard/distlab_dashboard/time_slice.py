@@ -21,9 +21,6 @@ class TimeSlice:
     It includes standing events from before its beginning (strategies, placements,
     programs), since later events refer to them. Its thread ends when everything that was
     asked for is read.
-
-    Attributes:
-      folds: The events read so far.
     """
 
     def __init__(

@@ -30,33 +30,14 @@ _IN_STACK = re.compile(r"\s*$|\s+@ |\*\*\* ")
 NEWEST_PYTHON = (3, 14)
 """The newest version of Python that distlab was tested with."""
 
-CORE = (
-    *("distlab", "jax", "jaxlib", "numpy", "msgspec"),
-    *("protobuf", "google-crc32c", "packaging"),
-)
-EXTRAS = {
-    "dashboard": ("panel", "bokeh", "prometheus-client"),
-    "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
-    "keras": ("keras",),
-    "flax": ("flax",),
-    "checkpoint": ("orbax-checkpoint", "flatbuffers"),
-    "cluster": ("distributed", "cloudpickle", "ipyparallel"),
-    "loggers": ("mlflow-skinny", "wandb", "pillow"),
-}
+EXTRAS = ("dashboard", "notebook", "keras", "flax", "checkpoint", "cluster", "loggers")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's report.
+    """One line of the doctor's report."""
 
-    Attributes:
-      state: `"ok"`, `"note"` (an optional part is missing) or `"wrong"`.
-      subject: What was checked.
-      text: The result.
-      remedy: What to do about it; empty when nothing needs doing.
-    """
-
-    state: Literal["ok", "note", "wrong"]
+    state: Literal["ok", "note", "wrong"]  # a note: an optional part is missing
     subject: str
     text: str
     remedy: str = ""
@@ -73,35 +54,33 @@ def python_version() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{platform.python_version()} ({place}: {sys.prefix})")
 
 
-def core_versions() -> Iterator[Finding]:
-    """Reports the versions of the packages that distlab requires."""
-    versions = {name: installed_version(name) for name in CORE}
-    for name, version in versions.items():
-        if version is None:
-            remedy = "pip install --force-reinstall distlab"
-            yield Finding("wrong", name, "not installed", remedy)
-        else:
-            yield _of_version(name, version)
-    if versions["jax"] and versions["jaxlib"] and versions["jax"] != versions["jaxlib"]:
-        text = f"jax {versions['jax']} with jaxlib {versions['jaxlib']}"
-        yield Finding("wrong", "jax", text, "pip install --upgrade jax jaxlib")
+def packages() -> Iterator[Finding]:
+    """Reports the versions of distlab and of what it requires, optional packages included."""
+    yield Finding("ok", "distlab", metadata.version("distlab"))
+    seen = set()
+    for requirement in map(Requirement, metadata.requires("distlab") or ()):
+        extra = _extra_of(requirement)
+        if extra is None or requirement.name in seen:
+            continue
+        seen.add(requirement.name)
+        yield _of_package(requirement.name, requirement.specifier, extra)
 
 
-def extras() -> Iterator[Finding]:
-    """Reports which optional packages are installed."""
-    for extra, names in EXTRAS.items():
-        for name in names:
-            version = installed_version(name)
-            if version is None:
-                text = f"not installed; the extra '{extra}' needs it"
-                yield Finding("note", name, text, f"pip install 'distlab[{extra}]'")
-            else:
-                yield _of_version(name, version, extra)
+def _extra_of(requirement: Requirement) -> str | None:
+    """Returns the extra that needs a package, "" for distlab itself, None for no user's."""
+    marker = requirement.marker
+    if marker is None:
+        return ""
+    return next((extra for extra in EXTRAS if marker.evaluate({"extra": extra})), None)
 
 
-def _of_version(name: str, version: str, extra: str = "") -> Finding:
-    """Returns whether an installed version is one of those that distlab was tested with."""
-    tested = supported_versions(name, extra)
+def _of_package(name: str, tested: SpecifierSet, extra: str) -> Finding:
+    version = installed_version(name)
+    if version is None and extra:
+        text = f"not installed; the extra '{extra}' needs it"
+        return Finding("note", name, text, f"pip install 'distlab[{extra}]'")
+    if version is None:
+        return Finding("wrong", name, "not installed", "pip install --force-reinstall distlab")
     if tested.contains(version, prereleases=True):
         return Finding("ok", name, version)
     text = f"{version}; distlab was tested with {tested}, and may fail with others"
@@ -164,12 +143,7 @@ def browser() -> Iterator[Finding]:
 
 def folder() -> Iterator[Finding]:
     """Reports whether runs can be recorded under the working folder."""
-    try:
-        here = Path.cwd()
-    except OSError as error:  # it was deleted, or may not be seen
-        text = f"there is no working folder to record runs in ({error.strerror})"
-        yield Finding("wrong", "runs", text, "change to a folder that exists")
-        return
+    here = Path.cwd()
     runs = here / "runs"
     place = runs if runs.is_dir() else here
     if os.access(place, os.W_OK | os.X_OK):
@@ -181,24 +155,12 @@ def folder() -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     python_version,
-    core_versions,
-    extras,
+    packages,
     devices,
     ports,
     browser,
     folder,
 )
-
-
-def supported_versions(name: str, extra: str = "") -> SpecifierSet:
-    """Returns the versions of a package that distlab was tested with, all for unknown ones."""
-    found = SpecifierSet()
-    for line in metadata.requires("distlab") or ():
-        requirement = Requirement(line)
-        counts = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-        if requirement.name == name and counts:
-            found &= requirement.specifier
-    return found
 
 
 def installed_version(name: str) -> str | None:

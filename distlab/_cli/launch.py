@@ -9,13 +9,16 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from distlab._cli.options import HelpFormatter, file_path, port, processes, seconds, whole
-from distlab._cli.serving import Server, prepare, serve
+from distlab._cli.serving import prepare, serve
 from distlab.errors import DistlabError, NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
+
+if TYPE_CHECKING:
+    from distlab_dashboard import DashboardServer
 
 _LOOK_SECONDS: Final = 0.25
 
@@ -166,7 +169,7 @@ class _LiveDashboard:
         self._folder = folder
         self._port = port
         self._say = say
-        self._server: Server | None = None
+        self._server: DashboardServer | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="distlab dashboard", daemon=True)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from distlab.errors import PortInUseError
 from distlab_dashboard.ports import refusal
+
+if TYPE_CHECKING:
+    from distlab_dashboard import DashboardServer
 
 HOST: Final = "127.0.0.1"
 TOKEN: Final = "DISTLAB_TOKEN"  # noqa: S105 - a name
@@ -19,20 +21,9 @@ TOKEN: Final = "DISTLAB_TOKEN"  # noqa: S105 - a name
 _POLL_SECONDS: Final = 1.0
 
 
-class Server(Protocol):
-    """A dashboard that is being served."""
-
-    @property
-    def url(self) -> str:
-        """The address of its first page."""
-
-    def stop(self) -> None:
-        """Stops serving and frees the port."""
-
-
 def prepare(port: int | None) -> None:
     """Checks before any work is done that `serve` can start."""
-    _serve()
+    from distlab_dashboard import serve  # noqa: F401 - raises where a package is missing
     from distlab_dashboard.access.token import checked_token
 
     checked_token(HOST, os.environ.get(TOKEN))
@@ -43,27 +34,11 @@ def prepare(port: int | None) -> None:
         )
 
 
-def serve(
-    source: Any,
-    *,
-    port: int | None,
-    open_browser: bool,
-    address: str = HOST,
-    prefix: str = "",
-    token: str | None = None,
-    origins: tuple[str, ...] = (),
-) -> Server:
-    """Serves the dashboard of a run."""
-    server = _serve()(
-        source,
-        address=address,
-        port=port,
-        open_browser=open_browser,
-        prefix=prefix,
-        token=os.environ.get(TOKEN) if token is None else token,
-        origins=origins,
-    )
-    return cast(Server, server)
+def serve(source: object, *, token: str | None = None, **options: Any) -> DashboardServer:
+    """Serves the dashboard of a run, with the token of the environment if none is given."""
+    from distlab_dashboard import serve
+
+    return serve(source, token=os.environ.get(TOKEN) if token is None else token, **options)
 
 
 def wait_for_interrupt() -> None:
@@ -85,9 +60,3 @@ def wait_for_interrupt() -> None:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-
-
-def _serve() -> Callable[..., object]:
-    from distlab_dashboard import serve
-
-    return serve

@@ -31,13 +31,7 @@ N = TypeVar("N", np.float64, np.int64)
 
 
 class Slice(NamedTuple):
-    """Neighbouring cells.
-
-    Attributes:
-      columns: Columns of `folds.Timeline`.
-      first: Index of the first cell.
-      end: Index after the last cell.
-    """
+    """Neighbouring cells."""
 
     columns: TimelineColumns
     first: int

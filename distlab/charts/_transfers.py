@@ -15,14 +15,7 @@ _RING: Final = (
 
 
 class Phase(NamedTuple):
-    """A part of an algorithm in which every pair transfers the same amount.
-
-    Attributes:
-      name: Name of the operation.
-      rounds: How many transfers each pair makes, one after the other.
-      pairs: Numbers of senders and receivers, `(pairs, 2)`.
-      bytes_each: Bytes that one pair transfers in all rounds.
-    """
+    """A part of an algorithm in which every pair transfers the same amount."""
 
     name: str
     rounds: int
@@ -31,12 +24,7 @@ class Phase(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All transfers of a reduction.
-
-    Attributes:
-      phases: Phases in their order; none when no device sends.
-      note: A sentence on how certain the plan is.
-    """
+    """All transfers of a reduction."""
 
     phases: list[Phase]
     note: str

@@ -21,13 +21,7 @@ _LEAST_SIDE = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Places of tiles, in units of one tile; y grows upwards from the first row.
-
-    Attributes:
-      columns: How many tiles a line has.
-      lines: How many lines a replica's block has.
-      replicas: How many blocks there are, one below the other with gaps.
-    """
+    """Places of tiles, in units of one tile; y grows upwards from the first row."""
 
     columns: int
     lines: int

@@ -16,14 +16,7 @@ TRAIN_SHARE = 0.8
 
 
 class Digits(NamedTuple):
-    """Images and their digits, divided once for training and for testing.
-
-    Attributes:
-      train_images: `(1437, 8, 8)` float32 from 0 (paper) to 1 (ink).
-      train_labels: `(1437,)` int32, the digits 0 to 9.
-      test_images: `(360, 8, 8)`, never trained on.
-      test_labels: `(360,)`.
-    """
+    """1,437 images of 8 by 8 pixels from 0 (paper) to 1 (ink), their digits, and 360 to test."""
 
     train_images: NDArray[np.float32]
     train_labels: NDArray[np.int32]

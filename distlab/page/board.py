@@ -50,11 +50,6 @@ class Board:
 
     A page's charts are made when it is opened: all charts together take seconds to make
     and to draw, and most readers open a page or two.
-
-    Attributes:
-      view: The reader's choices, as JSON; the page's script writes them.
-      facts: The page's texts, as JSON.
-      sources: Everything that an update may change: charts change by their data alone.
     """
 
     def __init__(self) -> None:
@@ -71,7 +66,7 @@ class Board:
         self._rows: dict[str, Mapping[str, list[str]]] = {}
         self.facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
         self.view = ColumnDataSource(data={"json": ["{}"]}, name="view")
-        self.sources: list[ColumnDataSource] = []
+        self.sources: list[ColumnDataSource] = []  # all that an update may change
         self._charts: dict[str, Chart[Any]] = {}
         self._numbered: set[Model] = set()
         self._places = {

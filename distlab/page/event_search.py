@@ -25,32 +25,17 @@ NAMES: Final = ("number", "time", "kind", "text")
 
 @dataclass(frozen=True)
 class Query:
-    """The events to find.
-
-    Attributes:
-      kind: Their kind, empty for all.
-      text: Text that they contain, in upper or lower case.
-      low_ns: The first nanosecond, by the run's own clock.
-      high_ns: The first nanosecond after the range.
-      before: Only events with lower sequence numbers.
-    """
+    """The events to find."""
 
     kind: str
     text: str
     low_ns: int
     high_ns: int
-    before: int
+    before: int  # a sequence number
 
 
 class EventSearch:
-    """Finds events from the newest to the oldest, until the table is full.
-
-    Attributes:
-      query: Which events it finds.
-      searched: How many events it has compared so far.
-      done: Whether the table is full, or all events were compared.
-      more: Whether older events may fit, too.
-    """
+    """Finds events from the newest to the oldest, until the table is full."""
 
     def __init__(self, source: Source, zero_ns: int, query: Query) -> None:
         self.query = query

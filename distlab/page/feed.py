@@ -35,13 +35,7 @@ class Viewer(Protocol):
 
 
 class Feed:
-    """The only reader of a source. Its thread runs while it has viewers.
-
-    Attributes:
-      source: The events.
-      folds: Folds of all events read so far; shared by all viewers.
-      caught_up: Whether everything was read that was recorded when the feed began.
-    """
+    """The only reader of a source. Its thread runs while it has viewers."""
 
     def __init__(self, source: Source, period_s: float = 0.25) -> None:
         self.source = source

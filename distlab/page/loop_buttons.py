@@ -16,14 +16,7 @@ _VERBS: Final[dict[object, Callable[[LoopControl], None]]] = {
 
 
 class LoopRow(TypedDict):
-    """A loop of this process, as pages show it.
-
-    Attributes:
-      number: Number of the loop in this process.
-      name: Its name, as the program gave it.
-      state: A `LoopControl.state`.
-      position: How many elements the loop received so far.
-    """
+    """A loop of this process, as pages show it."""
 
     number: int
     name: str

@@ -2,84 +2,62 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
-from typing import Final, get_args
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from distlab.events import AnyEvent
 
-_MOST_TEXT: Final = 200
 KINDS: Final = tuple(sorted(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)))
 """The kinds of events that can be chosen."""
+
+_Word: TypeAlias = Annotated[str, Meta(max_length=200)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
 
 
 @dataclass(frozen=True)
 class View:
-    """The part of a run that a page shows, and the buttons pressed on it.
+    """The part of a run that a page shows, and the buttons pressed on it."""
 
-    Attributes:
-      page: The open page.
-      batch: Number of the batch to show, None for the newest.
-      dataset: Number of the dataset whose batches to show, None for all.
-      replica: The first replica of the batch to draw, where there are too many for all.
-      device: The first device of the part to show, where there are too many for all;
-        None for all, in groups.
-      at: The moment to show, in seconds since the run began; None for the newest.
-      since: Leaves out events before this second; None for none.
-      speed: Seconds by which the moment moves on in a second; None for a fixed moment.
-      reduction: Row of the reduction whose traffic is drawn.
-      kind: The kind of events to list, empty for all.
-      text: Text that the listed events contain.
-      before: Lists only events with lower numbers; None for the newest.
-      event: Number of the event to show in full, None for none.
-      captures: How many captures were requested.
-      orders: How many loop buttons were pressed.
-      loop: Number of the loop of the last press.
-      order: Its verb.
-    """
-
-    page: str = "overview"
-    batch: int | None = None
-    dataset: int | None = None
-    replica: int = 0
-    device: int | None = None
-    at: float | None = None
-    since: float | None = None
-    speed: float | None = None
-    reduction: int = 0
-    kind: str = ""
-    text: str = ""
-    before: int | None = None
-    event: int | None = None
-    captures: int = 0
-    orders: int = 0
-    loop: int = 0
-    order: str = ""
+    page: _Word = "overview"
+    batch: _Count | None = None  # the newest
+    dataset: _Count | None = None  # all
+    replica: _Count = 0  # the first one drawn, where there are too many for all
+    device: _Count | None = None  # likewise; all in groups
+    at: _Seconds | None = None  # the newest moment, of seconds since the run began
+    since: _Seconds | None = None  # leaves out no events
+    speed: _Seconds | None = None  # the moment does not move, else by so much in a second
+    reduction: _Count = 0  # the row whose traffic is drawn
+    kind: _Word = ""  # events of all kinds
+    text: _Word = ""  # that the events contain
+    before: _Count | None = None  # lists the newest events, else those with lower numbers
+    event: _Count | None = None  # none is shown in full
+    captures: _Count = 0  # requested so far
+    orders: _Count = 0  # loop buttons pressed so far; the last one:
+    loop: _Count = 0
+    order: _Word = ""
 
     @classmethod
     def read(cls, text: object) -> View:
         """Returns the choices that a page wrote; invalid ones keep their defaults."""
         try:
-            given = json.loads(text) if isinstance(text, str) else None
-        except (ValueError, RecursionError):
+            given = msgspec.json.decode(text) if isinstance(text, str) else None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return cls()
         if not isinstance(given, dict):
             return cls()
-        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
-        return cls(**{name: value for name, value in known.items() if _fits(name, value)})
+        return cls(**{name: given[name] for name in _TYPES if name in given and _fits(name, given)})
 
 
-_WORDS: Final = {"page", "kind", "text", "order"}
-_COUNTS: Final = {"replica", "reduction", "captures", "orders", "loop"}
-_NUMBERS: Final = {"batch", "dataset", "device", "before", "event"}
+_TYPES: Final = get_type_hints(View, include_extras=True)
 
 
-def _fits(name: str, value: object) -> bool:
-    if name in _WORDS:
-        return isinstance(value, str) and len(value) <= _MOST_TEXT
-    if name in _COUNTS | _NUMBERS:
-        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
-        return whole or (value is None and name in _NUMBERS)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value is None
-    return 0 <= value < 1e12  # false of NaN; a whole number may be too large for a float
+def _fits(name: str, given: dict[str, object]) -> bool:
+    try:
+        msgspec.convert(given[name], _TYPES[name])
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -82,13 +82,7 @@ def _clock(workers: WorkerColumns, place: int) -> str:
 
 
 class _Sent(NamedTuple):
-    """Messages of one device to its next neighbour.
-
-    Attributes:
-      group: Number of devices that work together.
-      bytes: Bytes each time.
-      times: Number of times in the run.
-    """
+    """Messages of one device to its next neighbour."""
 
     group: int
     bytes: float

@@ -6,7 +6,7 @@ import sys
 import threading
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypedDict, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from distlab.errors import ArgumentValueError
 from distlab.strategies.what_if import (
@@ -25,25 +25,7 @@ if TYPE_CHECKING:
     from distlab.widgets._explorer_widget import ExplorerWidget
 
 
-class Control(TypedDict, total=False):
-    """A control of the explorer in a page.
-
-    Attributes:
-      name: Name of the choice.
-      label: Its label.
-      kind: `"one of"`, `"number"` or `"text"`.
-      options: What can be chosen, for `"one of"`.
-      most: The largest number, for `"number"`.
-    """
-
-    name: str
-    label: str
-    kind: str
-    options: list[str]
-    most: int
-
-
-CONTROLS: Final[list[Control]] = [
+CONTROLS: Final[list[dict[str, Any]]] = [
     {"name": "strategy", "label": "Strategy", "kind": "one of", "options": list(STRATEGIES)},
     {"name": "replicas", "label": "Replicas", "kind": "number", "most": MOST_REPLICAS},
     {"name": "batch", "label": "Batch", "kind": "number", "most": MOST_EXAMPLES},

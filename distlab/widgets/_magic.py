@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
-import difflib
 import inspect
-import keyword
 import shlex
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from IPython.core.error import UsageError
 
@@ -18,30 +16,19 @@ from distlab.recording import record
 from distlab.widgets._view import in_notebook
 from distlab.widgets._views import SINGLE, Chosen, Watch
 
-_OPTIONS = ("--record", "--overwrite", "--batch")
-
 
 class WatchError(OptionError, UsageError):
     """The options of `%%watch` are invalid; IPython shows this error as one line."""
 
 
-@dataclass
-class Options:
-    """The options of `%%watch`.
+class Options(NamedTuple):
+    """The options of `%%watch`."""
 
-    Attributes:
-      panes: Names of the charts to show, empty for those of `watch`.
-      folder: The folder to record to, None for no recording.
-      variable: The cell's name for the recording, empty for none.
-      batch: Number of the batch to show, None for the newest.
-      overwrite: Whether the folder may already hold a run.
-    """
-
-    panes: list[str] = field(default_factory=list)
-    folder: str | None = None
-    variable: str = ""
-    batch: int | None = None
-    overwrite: bool = False
+    panes: list[str]  # the charts to show, none for those of `watch`
+    folder: str | None  # to record to
+    variable: str  # the cell's name for the recording, empty for none
+    batch: int | None  # the newest
+    overwrite: bool
 
 
 def register(shell: Any) -> None:
@@ -92,59 +79,35 @@ def parse(line: str) -> Options:
         words = shlex.split(line)
     except ValueError as error:
         raise WatchError(f"%%watch can't read {line!r}: {error}. Close the quotation.") from error
-    options = Options()
-    while words:
-        word = words.pop(0)
-        if word == "--record":
-            options.folder = _following(word, words, "a folder, such as --record runs/first")
-        elif word == "--batch":
-            options.batch = _number(_following(word, words, "a batch's number, from 0"))
-        elif word == "--overwrite":
-            options.overwrite = True
-        elif word in SINGLE:
-            options.panes += [pane for pane in SINGLE[word].panes if pane not in options.panes]
-        else:
-            _name(options, word)
-    if options.folder is None and (options.variable or options.overwrite):
-        given = options.variable or "--overwrite"
-        raise WatchError(f"{given} needs a recording. Add --record and its folder.{_known()}")
-    return options
+    parser = _Parser(prog="%%watch", add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--record")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--overwrite", action="store_true")
+    given = parser.parse_intermixed_args(words)
+    names = [word for word in given.words if word not in SINGLE]
+    if names and (given.record is None or len(names) > 1 or not names[0].isidentifier()):
+        parser.error(f"there is no view {names[-1]!r}")
+    if given.overwrite and given.record is None:
+        parser.error("--overwrite needs --record")
+    panes = dict.fromkeys(
+        pane for word in given.words if word in SINGLE for pane in SINGLE[word].panes
+    )
+    return Options(list(panes), given.record, "".join(names), given.batch, given.overwrite)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises the errors of a cell's first line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WatchError(
+            f"%%watch: {message}. It accepts views ({', '.join(SINGLE)}), --batch NUMBER, and "
+            "--record FOLDER with the cell's name for the recording, and --overwrite."
+        )
 
 
 def _open(options: Options) -> None:
     Chosen(options.panes or Watch.panes, batch=options.batch)
-
-
-def _following(option: str, words: list[str], what: str) -> str:
-    if not words or words[0].startswith("--"):
-        raise WatchError(f"{option} needs {what}.")
-    return words.pop(0)
-
-
-def _number(word: str) -> int:
-    if not (word.isascii() and word.isdigit()):
-        raise WatchError(f"--batch needs a batch's number, from 0, got {word!r}.")
-    return int(word)
-
-
-def _name(options: Options, word: str) -> None:
-    """Uses a word that is no view as the recording's name, or rejects it."""
-    near = difflib.get_close_matches(word, [*SINGLE, *_OPTIONS], 1)
-    if near or options.folder is None or options.variable or not _is_name(word):
-        meant = f" Did you mean {near[0]}?" if near else ""
-        raise WatchError(f"%%watch has no option {word!r}.{meant}{_known()}")
-    options.variable = word
-
-
-def _is_name(word: str) -> bool:
-    return word.isidentifier() and not keyword.iskeyword(word)
-
-
-def _known() -> str:
-    return (
-        f" It accepts views ({', '.join(SINGLE)}), --batch NUMBER, and --record FOLDER with the "
-        "cell's name for the recording, and --overwrite."
-    )
 
 
 def _awaits(shell: Any, cell: str) -> bool:

@@ -8,12 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Execution(NamedTuple):
-    """One execution of one cell.
-
-    Attributes:
-      cell: The cell's id, empty when the front end does not report it.
-      request: Id of the request to execute it; each execution has its own.
-    """
+    """One execution of one cell."""
 
     cell: str
     request: str

@@ -27,12 +27,7 @@ class Open(Protocol):
 
 
 class OpenViews:
-    """The open views of one notebook's kernel.
-
-    Attributes:
-      notebook: The notebook that shows them.
-      views: The views, oldest first.
-    """
+    """The open views of one notebook's kernel."""
 
     def __init__(self, notebook: Notebook) -> None:
         self.notebook = notebook

@@ -34,22 +34,7 @@ Pairs: TypeAlias = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Summary:
-    """A run as the text of a view.
-
-    Attributes:
-      name: The run's name.
-      status: `"waiting"`, `"live"`, or how the run ended.
-      steps: How many steps and examples so far.
-      charts: Names of the view's charts: only their text is included.
-      batch: Which batch is shown, and its size.
-      sizes: Device name and examples of each replica.
-      busy: Device name and busy share of the watched time; empty when nothing was
-        watched.
-      reductions: The largest kinds of reductions, one line each.
-      placement: Device name and bytes of all variables on it.
-      rates: What is counted per second, and how many.
-      notes: What a reader has to know about these numbers.
-    """
+    """A run as the text of a view."""
 
     name: str
     status: str

@@ -19,12 +19,7 @@ from distlab.page.view import View as Choices
 
 
 class ViewCharts:
-    """A view's charts, from top to bottom.
-
-    Attributes:
-      names: Their names.
-      items: The `json_item` of each chart that ever had data.
-    """
+    """A view's charts, from top to bottom."""
 
     def __init__(self, names: Sequence[str], batch: int | None = None) -> None:
         self.names = tuple(names)

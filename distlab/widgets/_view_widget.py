@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypedDict
+from typing import Final
 
 import anywidget
 import bokeh
@@ -17,26 +17,6 @@ from distlab.widgets._summary import Summary
 from distlab.widgets._view_charts import ViewCharts
 
 _SCOPE: Final = ".distlab-live"
-
-
-class SummaryTexts(TypedDict):
-    """The text of a view for pages, see `Summary`.
-
-    Attributes:
-      name: The run's name.
-      status: `"waiting"`, `"live"`, or how the run ended.
-      steps: How many steps and examples so far.
-      sentence: The first chart's sentence.
-      amounts: Its named amounts.
-      notes: What a reader has to know about the numbers.
-    """
-
-    name: str
-    status: str
-    steps: str
-    sentence: str
-    amounts: list[list[str]]
-    notes: list[str]
 
 
 class ViewWidget(anywidget.AnyWidget):
@@ -80,16 +60,15 @@ class ViewWidget(anywidget.AnyWidget):
         """Updates the pages."""
         changed = self._charts.update(folds)
         sentence, amounts = summary.headline()
-        texts: SummaryTexts = {
-            "name": summary.name,
-            "status": summary.status,
-            "steps": summary.steps,
-            "sentence": sentence,
-            "amounts": [list(pair) for pair in amounts],
-            "notes": summary.notes,
-        }
         with self.hold_sync():
-            self.summary = dict(texts)
+            self.summary = {
+                "name": summary.name,
+                "status": summary.status,
+                "steps": summary.steps,
+                "sentence": sentence,
+                "amounts": [list(pair) for pair in amounts],
+                "notes": summary.notes,
+            }
             self.items = self._charts.items
             for name, data in changed.items():
                 setattr(self, name, data)

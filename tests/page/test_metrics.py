@@ -37,18 +37,6 @@ def test_names_beyond_all_bounds_are_counted() -> None:
 
 def test_the_table_of_runs_has_the_loss_first() -> None:
     norms = {f"norm/layer{n}": 1.0 for n in range(5)}
-    summary = RunSummary(
-        key="first",
-        name="first",
-        status="finished",
-        started=0.0,
-        seconds=1.0,
-        steps=1,
-        total_steps=None,
-        replicas=[1],
-        metrics={**norms, "val_loss": 0.5, "loss": 0.25},
-        gaps=[],
-        bytes=1,
-        fault="",
-    )
+    metrics = {**norms, "val_loss": 0.5, "loss": 0.25}
+    summary = RunSummary("first", 1, status="finished", metrics=metrics)
     assert run_rows([summary])["metrics"] == ["loss 0.25, val_loss 0.5, norm/layer0 1"]

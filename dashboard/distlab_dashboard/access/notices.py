@@ -32,14 +32,7 @@ _KEPT: Final = '<input type="hidden" name="{name}" value="{value}">'
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason for a refusal. Nothing here is markup: it may quote what anybody can write.
-
-    Attributes:
-      status: The answer's status.
-      title: The heading.
-      text: The explanation.
-      asks: Whether to ask for the token.
-    """
+    """The reason for a refusal. Nothing here is markup: it may quote what anybody can write."""
 
     status: int
     title: str
