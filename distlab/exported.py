@@ -38,7 +38,7 @@ from distlab.errors import (
     NotFoundError,
     ValueShapeError,
 )
-from distlab.text.paths import at_home, search_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_clause
 from distlab.values.checks import (
     require_plain,
@@ -403,7 +403,7 @@ def _file(path: Any) -> Path:
             f"An exported function's file must be a string or a path, got {shown(path)}. Write for "
             "example 'model.dlx'."
         )
-    if refusal := search_refusal(path, "An exported function"):
+    if refusal := path_refusal(path, "An exported function"):
         raise ArgumentValueError(refusal)
     return Path(at_home(os.fsdecode(path)))
 

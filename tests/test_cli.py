@@ -191,12 +191,12 @@ def test_doctor_counts_what_is_wrong_and_warnings_are_a_line(
 def test_doctor_tries_the_ports_that_the_server_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
-    def taken_below_the_last(address: str, port: int) -> bool:
+    def taken_below_the_last(address: str, port: int) -> str:
         tried.append(port)
-        return port == PORTS[-1]
+        return "" if port == PORTS[-1] else "is taken"
 
     with monkeypatch.context() as patched:
-        patched.setattr(doctor, "is_free", taken_below_the_last)
+        patched.setattr(doctor, "refusal", taken_below_the_last)
         (finding,) = doctor.ports()
     assert (finding.state, tried) == ("ok", list(PORTS))
     assert "5205 is free on 127.0.0.1 (5006 to 5204 taken)" in finding.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Final, TypedDict
+from typing import Final
 
 from tornado.web import RequestHandler
 
@@ -24,17 +24,10 @@ _WAIT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
 
 
-class About(TypedDict):
-    """A server's own facts."""
-
-    url: str
-    version: str
-
-
 class Health(RequestHandler):
     """Answers with JSON: the server, and how far the run was read."""
 
-    def initialize(self, library: Library, about: About) -> None:
+    def initialize(self, library: Library, about: dict[str, str]) -> None:
         """Keeps what to report; tornado calls it for each request."""
         self._library = library
         self._about = about

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
 from typing import Final
 
 PORTS: Final = range(5006, 5206)
@@ -17,26 +16,10 @@ _FIRST_FOR_ALL: Final = 1024
 """The first port that programs of all users may listen on."""
 
 
-def candidates(address: str, port: int | None) -> Iterator[int]:
-    """Yields the ports to try, in their order."""
-    if port != 0:
-        yield from PORTS if port is None else [port]
-        return
-    for _ in PORTS:  # another program may be quicker than the server
-        with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
-            trial.bind((address, 0))
-            number: int = trial.getsockname()[1]
-        yield number
-
-
-def is_free(address: str, port: int) -> bool:
-    """Returns whether a server could listen on a port; port 0 stands for any."""
-    return not refusal(address, port)
-
-
 def refusal(address: str, port: int) -> str:
     """Returns why no server could listen on a port, such as "is taken"; "" for a free one."""
-    with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
         # As servers do: a port whose last connections are still closing is free.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -48,7 +31,3 @@ def refusal(address: str, port: int) -> str:
                 return "may be used by root only"
             return "is taken"
     return ""
-
-
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET

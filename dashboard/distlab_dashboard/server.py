@@ -49,10 +49,10 @@ from distlab_dashboard.access.hosts import (
 )
 from distlab_dashboard.access.messages import MOST_BYTES
 from distlab_dashboard.access.token import Token, checked_token
-from distlab_dashboard.endpoints import About, Health, Metrics
+from distlab_dashboard.endpoints import Health, Metrics
 from distlab_dashboard.exports import FILES, Export, Exports
 from distlab_dashboard.library import Library, library_of
-from distlab_dashboard.ports import PORTS, TAKEN, candidates, refusal
+from distlab_dashboard.ports import PORTS, TAKEN, refusal
 from distlab_dashboard.session import show
 
 _LAST_PORT: Final = 65_535
@@ -111,14 +111,7 @@ class DashboardServer:
         self._is_ending = False
 
     def start(self, port: int | None) -> None:
-        """Begins to serve and returns when the port is open.
-
-        Args:
-          port: The port, 0 for any free one, or None for the first free one from 5006.
-
-        Raises:
-          PortInUseError: The port is taken, or may be used by root only.
-        """
+        """Begins to serve and returns when the port is open, or raises `PortInUseError`."""
         self._thread = threading.Thread(
             target=self._serve, args=(port,), name="distlab-dashboard", daemon=True
         )
@@ -204,7 +197,7 @@ class DashboardServer:
             await asyncio.wait(others, timeout=seconds)
 
     def _bind(self, port: int | None) -> BaseServer:
-        for number in candidates(self._address, port):
+        for number in PORTS if port is None else [port]:
             if why := refusal(self._address, number):
                 continue
             try:
@@ -221,19 +214,19 @@ class DashboardServer:
 
     def _listen(self, port: int) -> BaseServer:
         sockets = bind_sockets(port, address=self._address)
-        self.port = port
+        self.port = port = sockets[0].getsockname()[1]
         page = (
             f"http://{_reachable(self._address)}:{port}/{self._prefix}{'/' if self._prefix else ''}"
         )
         self.url = page + (f"?{TOKEN}={quote(self._token)}" if self._token else "")
-        application = self._application(About(url=page, version=version("distlab")))
+        application = self._application({"url": page, "version": version("distlab")})
         hosts = Hosts(self._address, port, self._origins)
         self._http = web_server(Gate(application, hosts, Token(self._token, port), self._library))
         self._http.add_sockets(sockets)
         assert self._loop is not None
         return BaseServer(self._loop, application, self._http)
 
-    def _application(self, about: About) -> BokehTornado:
+    def _application(self, about: dict[str, str]) -> BokehTornado:
         """Returns Bokeh's web application, which the gate stands before."""
         # A page that is closed while it receives data is not worth a line.
         logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)

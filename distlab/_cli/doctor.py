@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 
 from distlab._cli.browser import find_browser
 from distlab._cli.serving import HOST
-from distlab_dashboard.ports import PORTS, is_free
+from distlab_dashboard.ports import PORTS, refusal
 
 PROBED_DEVICES = 8
 PROBE_SECONDS = 120.0
@@ -122,7 +122,7 @@ def devices() -> Iterator[Finding]:
 def ports() -> Iterator[Finding]:
     """Reports the port that the dashboard would use."""
     for port in PORTS:
-        if is_free(HOST, port):
+        if not refusal(HOST, port):
             taken = "" if port == PORTS[0] else f" ({PORTS[0]} to {port - 1} taken)"
             yield Finding("ok", "port", f"{port} is free on {HOST}{taken}")
             return

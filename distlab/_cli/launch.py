@@ -118,44 +118,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Output:
-    """Writes whole lines, each with the name of the process it comes from.
+    """Writes whole lines, as bytes, each with the name of the process it comes from.
 
-    They are bytes, as the process wrote them. A reader that has gone (`| head`), a full disk or a
-    stream that was closed (`>&-`) is no reason to end the processes: they go on, and what they
-    print there is dropped, on a full disk until there is space again.
+    A reader that has gone (`| head`), a full disk or a closed stream (`>&-`) ends no process:
+    what they print there from then on is dropped.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._gone: set[Stream] = set()
-        self._failed: set[Stream] = set()
 
     def write(self, stream: Stream, name: str, line: bytes) -> None:
         """Writes one line."""
         with self._lock:
-            self._write(stream, name, line)
-
-    def _write(self, stream: Stream, name: str, line: bytes) -> None:
-        file = sys.stdout if stream == "out" else sys.stderr
-        if stream in self._gone or file is None:
-            return
-        try:
-            file.buffer.write(b"[%s] %s\n" % (name.encode(), line))
-            file.flush()
-        except BrokenPipeError:
-            self._gone.add(stream)
-            # What is still in the buffer would raise when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
-        except OSError as error:
-            if stream not in self._failed:
-                self._failed.add(stream)
-                self._tell(stream, error.strerror or str(error))
-
-    def _tell(self, stream: Stream, why: str) -> None:
-        """Says on the other stream, once, that lines are dropped."""
-        other: Stream = "err" if stream == "out" else "out"
-        text = f"std{stream} can't be written: {why}; the processes go on, and lines are lost"
-        self._write(other, "distlab launch", text.encode())
+            file = sys.stdout if stream == "out" else sys.stderr
+            if stream in self._gone or file is None:
+                return
+            try:
+                file.buffer.write(b"[%s] %s\n" % (name.encode(), line))
+                file.flush()
+            except OSError:
+                self._gone.add(stream)
+                # What is still in the buffer would raise when the interpreter ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 
 
 class _LiveDashboard:

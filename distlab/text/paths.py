@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from distlab.text.shown import shown, shown_clause
+from distlab.text.shown import shown
 
 _URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one stroke of two
 
@@ -22,21 +22,14 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
             "Use a folder where the storage is mounted, or copy the files with its own tool."
         )
     try:
-        invalid = b"\0" in named.encode()
+        invalid = b"\0" in named.encode() + os.fsencode(named)
     except UnicodeEncodeError:
         invalid = True
     if invalid:
         return (
-            f"{what} needs a path of UTF-8 characters other than NUL, got {shown(named)}. Use "
-            "another name."
-        )
-    try:
-        os.fsencode(named)
-    except UnicodeEncodeError:
-        return (
-            f"{what} needs a path of characters that names of files have here, which are "
-            f"{sys.getfilesystemencoding()}, got {named!a}. Set PYTHONUTF8=1 in the "
-            "environment."
+            f"{what} needs a path of characters that names of files have here "
+            f"({sys.getfilesystemencoding()}), got {named!a}. Use another name, or set "
+            "PYTHONUTF8=1 in the environment."
         )
     return None
 
@@ -52,18 +45,3 @@ def is_folder(path: Path) -> bool:
     `Path.is_dir` raises where a folder above may not be entered.
     """
     return os.path.isdir(path)  # noqa: PTH112
-
-
-def search_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
-    """Returns why a path is refused, also if the system can't look for it: a name is too long."""
-    if refusal := path_refusal(path, what):
-        return refusal
-    named = os.fsdecode(path)
-    try:
-        Path(named).expanduser().absolute().exists()
-    except (OSError, RuntimeError) as error:
-        return (
-            f"{what} needs a path that this machine can look for, got {shown(named)}: "
-            f"{shown_clause(error, 300)}. Use another name or folder."
-        )
-    return None

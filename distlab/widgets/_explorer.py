@@ -203,14 +203,7 @@ def explorer(
         Step 1 (last): 1 of 2, empty
       ...
     """
-    try:
-        sizes = tuple(shape)
-    except TypeError as error:
-        raise ArgumentValueError(
-            f"shape must be a tuple of whole numbers, got {shown(shape)}. Write for example "
-            "shape=(784, 128), and shape=(3,) for one dimension."
-        ) from error
-    choices = Choices(strategy, replicas, batch, examples, policy, sizes, dtype)
+    choices = Choices(strategy, replicas, batch, examples, policy, tuple(shape), dtype)
     return Explorer(choices.checked())
 
 

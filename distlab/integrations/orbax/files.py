@@ -34,7 +34,7 @@ from distlab.errors import (
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.text.paths import at_home, search_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_clause
 
 VERSION: Final = 1
@@ -53,7 +53,7 @@ def absolute(path: Any) -> Path:
             f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
             "'checkpoints/ckpt'."
         )
-    if refusal := search_refusal(path, "A checkpoint"):
+    if refusal := path_refusal(path, "A checkpoint"):
         raise ArgumentValueError(refusal)
     return Path(at_home(os.fspath(path))).absolute()
 
