@@ -58,17 +58,6 @@ def test_each_span_is_a_bar_in_its_devices_row() -> None:
     assert [COLOURS[ACTIVITIES.index(what)] for what in spans["what"]] == spans["color"]
 
 
-def test_without_a_capture_it_says_how_to_take_one() -> None:
-    chart = CapturedSpans()
-    chart.update(Folds().columns("captures"))
-    (text,) = [
-        s.data["text"][0]
-        for s in chart.root.select({"type": type(chart.source)})
-        if s.data.get("text")
-    ]
-    assert "recording.capture()" in text
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=40),
     st.integers(1, 30),

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pytest
 from bokeh.embed import json_item
+from bokeh.models import LabelSet
 
 from distlab.charts import (
     BatchHistory,
@@ -21,10 +22,13 @@ from distlab.charts import (
     ProcessMemory,
     Rates,
     ReductionBars,
+    RunComparison,
     StepTimeline,
+    Traffic,
     loss_lines,
     other_lines,
     theme,
+    traffic_row,
 )
 from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
@@ -38,6 +42,7 @@ from distlab.folds import (
     MetricColumns,
     PlacementColumns,
     ReductionColumns,
+    compare,
 )
 from tests.synthetic import there, whole_run
 
@@ -99,6 +104,15 @@ CHARTS: dict[str, Case[Any]] = {
     "timeline": Case(
         StepTimeline, lambda f: f.columns("timeline"), "lane", ["input", "python", *DEVICES]
     ),
+    "traffic": Case(
+        Traffic,
+        lambda f: traffic_row(f.columns("reductions"), 0),
+        "phase",
+        [*["reduce-scatter"] * 8, *["all-gather"] * 8],
+    ),
+    "comparison": Case(
+        RunComparison, lambda f: compare(f, f), "name", ["made-up (1): loss", "made-up (2): loss"]
+    ),
 }
 
 
@@ -131,13 +145,20 @@ def _columns_in(part: Any, column: str) -> Iterator[list[str]]:
         yield from _columns_in(one, column)
 
 
+def what_to_do(chart: Chart[Any]) -> list[str]:
+    """Returns what an empty chart says."""
+    labels = chart.root.select({"type": LabelSet})
+    return [text for one in labels if one.source.tags for text in one.source.data["text"]]
+
+
 def test_only_the_data_of_sources_changes(folds: Folds) -> None:
     for name, case in CHARTS.items():
         chart = case.shown(Folds())
         before = outside_of_sources(chart)
-        assert list(chart.source.data[case.column]) == [], name
         assert [] in embedded(chart, case.column), name
+        assert what_to_do(chart), name
         chart.update(case.columns(folds))
+        assert not (case.texts and what_to_do(chart)), name
         assert list(chart.source.data[case.column]) == case.texts, name
         assert outside_of_sources(chart) == before, name
         assert case.texts in embedded(chart, case.column), name
@@ -214,6 +235,9 @@ def test_device_strips_are_blank_where_nothing_was_watched() -> None:
     }
     shares = resample(columns, np.linspace(0, 4, 5))
     assert shares[:, 0] == pytest.approx([0.5, np.nan, np.nan, 1.0], nan_ok=True)
+    columns |= {"start_s": np.array([0.0, 1.0]), "busy": np.array([[0.0], [1.0]])}
+    shares = resample(columns, np.array([0.0, 2.0, 4.0]))  # cells that cover windows in part
+    assert shares[:, 0] == pytest.approx([0.5, 1.0])
 
 
 def test_device_cells_are_wider_than_pauses_between_windows() -> None:
@@ -254,17 +278,6 @@ def test_the_newest_window_is_marked_until_the_run_ends() -> None:
     assert np.isnan(chart.source.data["now"]).all()
     (scale,) = _named(chart.root, "device_scale").data["image"]
     assert scale[0, [0, -1]].tolist() == [0.0, 1.0]
-
-
-def test_cells_that_cover_windows_in_part_weigh_them() -> None:
-    columns: DeviceColumns = {
-        **Devices().columns(),
-        "start_s": np.array([0.0, 1.0]),
-        "end_s": np.array([1.0, 4.0]),
-        "busy": np.array([[0.0], [1.0]]),
-    }
-    shares = resample(columns, np.array([0.0, 2.0, 4.0]))
-    assert shares[:, 0] == pytest.approx([0.5, 1.0])
 
 
 def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from bokeh.embed import json_item
 
 from distlab.charts import RunComparison
 from distlab.events import Event, Metric, Run
@@ -95,19 +93,6 @@ def test_strangers_names_are_only_text() -> None:
     assert not any("$$" in text or "\\[" in text for text in texts)
 
 
-def test_empty_it_says_what_to_do_and_embeds() -> None:
-    chart = RunComparison()
-    for columns in (None, compare(Folds(), Folds())):
-        chart.update(columns)
-        assert any("dl.record(...)" in text for text in _texts(chart))
-        json.dumps(json_item(chart.root))
-    chart.update(compare(folds_of(whole_run(50)), folds_of(whole_run(80))))
-    assert not any("dl.record(...)" in text for text in _texts(chart))
-    json.dumps(json_item(chart.root))
-    chart.update(None)
-    assert chart.source.data["name"] == []
-
-
 def test_long_runs_send_little() -> None:
     metrics: list[Event] = [
         Metric(time_ns=START_NS + step, step=step, values={"loss": 1 / (step + 1)})
@@ -117,8 +102,3 @@ def test_long_runs_send_little() -> None:
     chart = shown(long, long)
     assert max(len(values) for values in chart.source.data["value"]) <= 2_002
     assert chart.notes.data["text"] == ["no difference at any step (of the values kept)"]
-
-
-def _texts(chart: RunComparison) -> list[str]:
-    sources = chart.root.select({"type": type(chart.source)})
-    return [text for source in sources for text in source.data.get("text", [])]

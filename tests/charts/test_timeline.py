@@ -169,19 +169,5 @@ def test_a_closer_look_at_too_many_steps_has_finer_cells() -> None:
     assert steps_of(chart) == set()
 
 
-def test_without_steps_it_says_what_to_do() -> None:
-    chart = StepTimeline()
-    chart.update(Folds().columns("timeline"))
-    (text,) = _texts(chart)
-    assert "strategy.run(...)" in text
-    chart, _ = shown(steady(2))
-    assert not any("strategy.run" in text for text in _texts(chart))
-
-
 def _named(chart: StepTimeline, name: str) -> Any:
     return next(model for model in chart.root.references() if model.name == name)
-
-
-def _texts(chart: StepTimeline) -> list[str]:
-    sources = chart.root.select({"type": type(chart.source)})
-    return [text for source in sources for text in source.data.get("text", [])]

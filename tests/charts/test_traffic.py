@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 import numpy as np
 import pytest
-from bokeh.embed import json_item
 
 from distlab.charts import Traffic, TrafficRow, traffic_row
 from distlab.charts._transfers import _RING, plan
@@ -120,15 +117,6 @@ def test_a_row_comes_from_the_folds_and_its_group_from_programs() -> None:
     folds.add([msgspec.structs.replace(program, collectives=[one])])
     grouped = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
     assert there(grouped)["group"] == 2
-
-
-def test_empty_it_says_what_to_do_and_embeds() -> None:
-    chart = shown(None)
-    json.dumps(json_item(chart.root))
-    assert any("all_reduce" in text for text in _texts(chart))
-    chart.update(row("all-reduce"))
-    assert not any("ctx.all_reduce" in text for text in _texts(chart))
-    json.dumps(json_item(chart.root))
 
 
 def test_an_algorithm_of_the_user_is_not_guessed() -> None:

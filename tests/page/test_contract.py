@@ -22,9 +22,10 @@ from distlab.page.loop_buttons import LoopRow
 from distlab.page.template import PAGES
 from distlab.page.view import View
 from distlab.strategies.what_if import Choices
-from distlab.widgets._explorer import CONTROLS, Control
+from distlab.widgets._explorer import CONTROLS
 from distlab.widgets._explorer_widget import ExplorerWidget
-from distlab.widgets._view_widget import SummaryTexts, ViewWidget
+from distlab.widgets._summary import summarize
+from distlab.widgets._view_widget import ViewWidget
 from distlab_dashboard import exports, shared_pages
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.run_page import RunPage
@@ -182,7 +183,10 @@ def test_traits_of_a_view_are_those_that_its_page_asks_for() -> None:
     asked = names(r'model\.get\("(\w+)"\)', script) | names(r'"change:(\w+)"', script)
     charts = {name for name, entry in CHARTS.items() if entry.notebook}
     assert traits(ViewWidget) == asked | charts
-    assert names(r"\bsummary\.(\w+)", WIDGETS["view.js"]) == keys(SummaryTexts)
+    widget, folds = ViewWidget("host", (), batch=None, buttons=False), Folds()
+    widget.show(summarize(folds, None, ("batches",)), folds)
+    assert names(r"\bsummary\.(\w+)", WIDGETS["view.js"]) == set(widget.summary)
+    widget.close()
     loop = re.search(r"const \{(.*?)\} of loops", WIDGETS["view.js"])
     assert loop is not None
     assert {name.strip() for name in loop[1].split(",")} == keys(LoopRow)
@@ -193,7 +197,7 @@ def test_traits_of_an_explorer_are_those_that_its_page_asks_for() -> None:
     asked = names(r'model\.get\("(\w+)"\)', script) | names(r'"change:(\w+)"', script)
     assert traits(ExplorerWidget) == asked
     used = parameters("input", script) | names(r"\bcontrol\.(\w+)", script)
-    assert used == keys(Control)
+    assert used == {key for control in CONTROLS for key in control}
     fields = {field.name for field in dataclasses.fields(Choices)}
     assert {control["name"] for control in CONTROLS} <= fields
 

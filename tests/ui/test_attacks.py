@@ -13,11 +13,9 @@ import pytest
 from playwright.sync_api import Browser, Frame, Page
 
 import distlab as dl
-from distlab.control.loops import loops
 from distlab.page import report
-from distlab_dashboard import DashboardServer, exports, serve
-from tests.conftest import FLAGS
-from tests.synthetic import ListSource
+from distlab_dashboard import DashboardServer, exports
+from tests.synthetic import ListSource, whole_run
 from tests.ui.conftest import Pages, Served, ended, serving
 from tests.ui.test_people import PAGES
 from tests.wicked import ATTACK, wicked_run
@@ -208,40 +206,6 @@ def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
     made.server.server_close()
 
 
-class Training:
-    """A controlled loop of this process, in a thread, and the dashboard of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.recording = dl.record(folder)
-        self.loop = dl.controlled(range(1_000_000), name="attacked")
-        self._go_on = threading.Event()
-        self._thread = threading.Thread(target=self._train)
-        self._thread.start()
-        self.server = serve(self.recording)
-
-    def _train(self) -> None:
-        for _ in self.loop:
-            if self._go_on.wait(0.005):
-                break
-
-    @property
-    def state(self) -> str:
-        return next((one.state for one in loops() if one.name == "attacked"), "done")
-
-    def end(self) -> None:
-        self._go_on.set()
-        self._thread.join(30)
-        self.server.stop()
-        self.recording.close()
-
-
-@pytest.fixture
-def training(tmp_path: Path) -> Iterator[Training]:
-    made = Training(tmp_path / "run")
-    yield made
-    made.end()
-
-
 TRY_ALL = """
 async (base) => {
   const said = []
@@ -266,46 +230,12 @@ async (base) => {
 """
 
 
-def test_a_rebound_name_reaches_nothing(
-    training: Training, chromium: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page of evil.test, whose name has come to stand for this machine since it was loaded."""
-    made: list[object] = []
-    monkeypatch.setattr(exports, "_write", lambda *given: made.append(given))
-    # Newer Chromiums ask before a page reaches this machine; others must not need to.
-    flags = [
-        *(*FLAGS, "--disable-features=LocalNetworkAccessChecks"),
-        "--host-resolver-rules=MAP evil.test 127.0.0.1",
-    ]
-    rebound = browser.browser_type.launch(executable_path=str(chromium), args=flags)
-    try:
-        page = rebound.new_page()
-        base = f"http://evil.test:{training.server.port}/"
-        answer = page.goto(base)
-        assert answer is not None
-        assert answer.status == 403
-        assert "does not answer as evil.test" in page.inner_text("body")
-        page.route(f"{base}from-evil", lambda route: route.fulfill(body="<p>evil"))
-        page.goto(f"{base}from-evil")
-        *said, socket = page.evaluate(TRY_ALL, base)
-        assert socket == "refused"
-        assert [one for one in said if " 403 " not in one] == []
-        assert not any("cursor" in one or "training" in one for one in said)
-        assert made == []
-        assert training.state == "running"
-    finally:
-        rebound.close()
-
-
 def test_a_page_of_another_site_reaches_nothing(
-    training: Training,
-    elsewhere: Elsewhere,
-    browser: Browser,
-    monkeypatch: pytest.MonkeyPatch,
+    served: Served, elsewhere: Elsewhere, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
     monkeypatch.setattr(exports, "_write", lambda *given: made.append(given))
-    url = training.server.url
+    url = served(ended(whole_run(3))).url
     page = browser.new_page()
     page.goto(
         elsewhere.page(
@@ -327,7 +257,6 @@ def test_a_page_of_another_site_reaches_nothing(
     page.click("text=send")
     page.wait_for_url(f"{url}export/run.html")
     assert made == []
-    assert training.state == "running"
     page.go_back()
     page.click("text=page")  # a link to the page is what people send each other
     page.wait_for_selector("html[data-ready=true]")
@@ -343,22 +272,19 @@ def frame_of(page: Page) -> Frame:
 
 
 def test_only_own_and_named_origins_show_it_in_a_frame(
-    training: Training, elsewhere: Elsewhere, browser: Browser
+    served: Served, elsewhere: Elsewhere, browser: Browser
 ) -> None:
     """As Jupyter does, behind whose proxy page and dashboard have one origin."""
     frame = "<iframe src='{}' width=900 height=700></iframe>"
-    named = serve(training.recording, origins=(f"127.0.0.1:{elsewhere.port}",))
-    page, url = browser.new_page(), training.server.url
-    try:
-        with page.expect_console_message(lambda message: "frame" in message.text):  # the refusal
-            page.goto(elsewhere.page(frame.format(url)))
-        assert frame_of(page).locator(".loops").count() == 0
-        body = f"<!doctype html>{frame.format(url)}"
-        page.route(f"{url}lab", lambda route: route.fulfill(body=body, content_type="text/html"))
-        for address in (f"{url}lab", elsewhere.page(frame.format(named.url))):
-            page.goto(address)
-            frame_of(page).wait_for_selector("html[data-ready=true]")
-            frame_of(page).locator(".loops [data-order=pause]").wait_for()
-    finally:
-        page.close()
-        named.stop()
+    source = ended(whole_run(3))
+    named = served(source, origins=(f"127.0.0.1:{elsewhere.port}",))
+    page, url = browser.new_page(), served(source).url
+    with page.expect_console_message(lambda message: "frame" in message.text):  # the refusal
+        page.goto(elsewhere.page(frame.format(url)))
+    assert frame_of(page).locator("main").count() == 0
+    body = f"<!doctype html>{frame.format(url)}"
+    page.route(f"{url}lab", lambda route: route.fulfill(body=body, content_type="text/html"))
+    for address in (f"{url}lab", elsewhere.page(frame.format(named.url))):
+        page.goto(address)
+        frame_of(page).wait_for_selector("html[data-ready=true]")
+    page.close()

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from distlab.errors import NotARunError
+from distlab.page.board import Board
 from distlab.page.view import View
 from distlab_dashboard.library import Folder, OneRun, served_run
 from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.session import Session
 from tests.damaged import DAMAGES, damaged_run
 from tests.ui.asking import ask
-from tests.ui.conftest import Pages, Served, Watched
+from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import wait_until
 
 TITLES = ("A part of the run can't be shown", "The run can't be read any further")
@@ -22,32 +23,40 @@ TITLES = ("A part of the run can't be shown", "The run can't be read any further
 
 @pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
 def test_a_damaged_run_is_shown_with_what_is_wrong(
-    tmp_path: Path, served: Served, new_page: Pages, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in DAMAGES:
-        damaged_run(tmp_path / name, DAMAGES[name])
-    server = served(tmp_path)
-    for name in DAMAGES:
-        page = new_page().open(f"{server.url}?run={name}#{DAMAGES[name].page}")
-        check_trouble(page, name, tmp_path / name)
-        page.page.close()
+    for name, damage in DAMAGES.items():
+        folder = damaged_run(tmp_path / name, damage)
+        run = served_run(folder)
+        page = RunPage(run, Board(), ("", ""), None)
+        run.start()
+        wait_until(lambda run=run: run.feed.caught_up or bool(run.trouble), name)  # type: ignore[misc]
+        for shown in (damage.page, "steps"):
+            page.update(View(page=shown), library=False)
+        said = run.trouble or run.damage
+        assert said.startswith(f"The run in {folder} can't be "), name
+        assert "because it holds what no recording does (" in said
+        assert said.endswith('Its file is damaged: run.export("events.jsonl") may hold more of it.')
+        facts = page.facts(View(), run.feed.folds, library=False)
+        assert facts["trouble_title"] in TITLES
+        assert facts["strategy"] == "MirroredStrategy" or name == "memory"
+        run.stop()
     faults = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert faults
     assert all(one.exc_info is None for one in faults)  # no traceback for a file's fault
 
 
-def check_trouble(page: Watched, name: str, folder: Path) -> None:
+@pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
+def test_a_chart_that_is_not_drawn_claims_nothing(
+    tmp_path: Path, served: Served, new_page: Pages
+) -> None:
+    url = served(damaged_run(tmp_path / "run", DAMAGES["bytes"])).url
+    page = new_page().open(f"{url}#placement")
     page.page.wait_for_selector("[data-text=trouble]:visible")
     assert page.text("trouble_title") in TITLES
-    said = page.text("trouble")
-    assert said.startswith(f"The run in {folder} can't be ")
-    assert "because it holds what no recording does (" in said
-    assert said.endswith('Its file is damaged: run.export("events.jsonl") may hold more of it.')
-    if name == "bytes":  # a chart that can't be drawn does not claim that there is nothing
-        page.tab("placement")
-        assert page.page.evaluate(_TEXTS, "placement") == ["This can't be drawn."]
+    page.tab("placement")
+    assert page.page.evaluate(_TEXTS, "placement") == ["This can't be drawn."]
     page.tab("steps")
-    assert page.text("strategy") == "MirroredStrategy" or name == "memory"
     assert page.page.locator("[data-text=trouble]").is_visible()
 
 

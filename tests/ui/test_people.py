@@ -55,7 +55,8 @@ def test_pages_are_for_keys_and_axe_finds_nothing_serious(
     for name, scheme in itertools.product(PAGES, schemes):
         page.tab(name)
         page.page.emulate_media(color_scheme=scheme)
-        answer = Axe().run(page.page, options={"resultTypes": ["violations"]}).response
+        rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
+        answer = Axe().run(page.page, options={"resultTypes": ["violations"], **rules}).response
         assert answer["passes"], "axe looked at nothing"
         serious = [
             (one["id"], [node["html"][:160] for node in one["nodes"]])

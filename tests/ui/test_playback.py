@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.events import Event, Loop, Metric, Run, Step
+from distlab.events import Metric, Step
 from distlab.folds import Folds
 from distlab.page.feed import Feed
 from distlab.page.view import View
@@ -229,22 +229,3 @@ def test_many_moments_one_after_another_are_read_by_one_thread() -> None:
     wait_until(lambda: not expected.reading)
     assert found.columns("steps")["steps"] == expected.folds.columns("steps")["steps"]
     wait_until(lambda: len(slices()) == begun)
-
-
-def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
-    folds = Folds()
-    run = whole_run(1)[0]
-    assert isinstance(run, Run)
-    events: list[Event] = [run]
-    states: list[tuple[int, Literal["running", "paused"], int]]
-    states = [(0, "running", 0), (0, "paused", 7), (1, "running", 0)]
-    events += [
-        Loop(time_ns=1, loop=loop, name=f"l{loop}", state=state, position=position)
-        for loop, state, position in states
-    ]
-    folds.add(events)
-    columns = folds.columns("loops")
-    assert columns["state"] == ["paused", "running"]
-    assert columns["name"] == ["l0", "l1"]
-    folds.add([run])
-    assert folds.columns("loops")["name"] == []

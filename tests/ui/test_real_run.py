@@ -11,7 +11,7 @@ from distlab.demo import digits, training
 from distlab.events import Compile, Sharding, Step
 from tests.ui.conftest import Pages, Served, Watched
 
-STEPS = 50
+STEPS = 26
 LIMIT_SECONDS = 60
 
 
@@ -62,13 +62,13 @@ def facts(page: Watched) -> dict[str, Any]:
 def test_a_run_is_seen_live_and_again_from_its_folder(
     tmp_path: Path, served: Served, new_page: Pages
 ) -> None:
-    training = Training(tmp_path / "run", 10, 30)
+    training = Training(tmp_path / "run", 5)
     training.start()
     assert training.recording.wait(LIMIT_SECONDS)
     server = served(training.folder)
     try:
         page = new_page().open(f"{server.url}#reductions")
-        for steps in (10, 30, STEPS):
+        for steps in (5, STEPS):
             page.wait_for_times(str(steps))
             check_reductions(page, steps)
             if steps in training.pauses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from bokeh.core.serialization import Serializer
@@ -11,7 +10,7 @@ from distlab.errors import RecordError
 from distlab.folds import Folds
 from distlab.page.board import Board
 from distlab.page.view import View
-from distlab_dashboard.shared_pages import PAGES, SharedPage, SharedPages
+from distlab_dashboard.shared_pages import PAGES, SharedPage
 from tests.synthetic import ListSource, beginning, steps, there
 from tests.ui.conftest import Pages, Served
 
@@ -75,30 +74,6 @@ def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
         for one in changed:
             shown = Serializer(deferred=False).serialize(dict(one.data)).content
             assert sent[one.id] == shown, (page, one.name)
-
-
-def test_a_shared_page_reports_messages_that_are_gone(monkeypatch: Any) -> None:
-    monkeypatch.setattr("distlab_dashboard.shared_pages._FRESH_SECONDS", 0.0)
-    shared_page, folds = SharedPage("overview", Board()), Folds()
-    counted = itertools.count()
-    for _ in range(40):
-        shared_page.update(folds, lambda: {"steps": next(counted)}, raised)
-    assert shared_page.number == 40
-    assert shared_page.since(7) is None
-    assert len(there(shared_page.since(39))) == 1
-    assert shared_page.since(40) == []
-
-
-def test_a_page_is_shared_by_two_sessions_or_more() -> None:
-    class Page:
-        pass
-
-    pages, first, second = SharedPages(), Page(), Page()
-    assert pages.join(first, "devices") is None
-    assert pages.join(second, "overview") is None
-    assert pages.join(second, "devices") is not None
-    assert pages.join(first, None) is None
-    assert pages.join(second, "devices") is None
 
 
 def test_pages_that_follow_a_run_can_each_go_their_own_way(served: Served, new_page: Pages) -> None:

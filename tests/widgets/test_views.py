@@ -16,12 +16,11 @@ import pytest
 import distlab as dl
 from distlab.control.loops import loops
 from distlab.errors import ArgumentTypeError, NotARunError
-from distlab.events import Event, Unknown
 from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, _view, watch
 from distlab.widgets._view_widget import _answer
 from distlab.widgets._views import Watch
 from tests.damaged import DAMAGES, damaged_run
-from tests.synthetic import ListSource, beginning, placed, steps, whole_run
+from tests.synthetic import ListSource, beginning, placed, whole_run
 from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
 
@@ -91,17 +90,6 @@ def view_texts(patches: dict[str, Any]) -> list[str]:
     columns = [dict(patch["data"]["entries"]) for patch in patches.values()]
     (cells,) = [one for one in columns if "variable" in one]
     return list(cells["text"])
-
-
-def test_a_closed_view_ends_and_leaves_its_picture(notebook: FakeNotebook) -> None:
-    events: list[Event | Unknown] = [*beginning()]
-    view = Batches(ListSource(events))
-    events.extend(steps(23))
-    view.feed.pull()
-    view.close()
-    assert not view.live
-    assert "5 of 8" in notebook.newest()["text/html"]
-    assert repr(view) == "<Batches of 'made-up', closed>"
 
 
 def test_a_source_must_be_a_run(notebook: FakeNotebook) -> None:
@@ -192,12 +180,10 @@ def test_a_damaged_run_is_refused_and_leaves_no_view(
     for name, damage in DAMAGES.items():
         hidden = name in {"devices", "spans", "memory"}  # no view draws these
         told = f"The run in {tmp_path / name} can't be shown, because it holds what no recording"
-        with dl.Run.open(damaged_run(tmp_path / name, damage)) as run:
-            for made in (Watch, *SINGLE.values()):
-                with (
-                    nullcontext() if hidden else pytest.raises(NotARunError, match=re.escape(told))
-                ):
-                    made(run).close()
+        refused = pytest.raises(NotARunError, match=re.escape(told))
+        folder = damaged_run(tmp_path / name, damage)
+        with dl.Run.open(folder) as run, nullcontext() if hidden else refused:
+            Watch(run).close()
     assert _view._open_views is not None
     assert _view._open_views.views == []
 
