@@ -7,23 +7,30 @@ tile shows the demo's dashboard while it trains. Then the bill: memory and CPU t
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import secrets
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+import psutil
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from distlab._cli.browser import find_browser
-from tests.binder.cost import OverBudgetError, check_budget, cpu_seconds
-from tests.binder.served import BASE_URL, Served, WaitedTooLongError, wait_until
 
+BASE_URL = "/user/someone/"
 NOTEBOOK = "lab/tree/notebooks/01_first_steps.ipynb"
 MOST_MEMORY = 900.0
-"""Megabytes of JupyterLab, the notebook's kernel and the demo together, at any time."""
+"""Megabytes of JupyterLab, the notebook's kernel and the demo together."""
 MOST_CPU = 60.0
 """CPU seconds of the demo, from its start until it has trained."""
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -38,195 +45,175 @@ DRAWN = """
 STEPS = "Number(document.querySelector('[data-text=steps]').textContent.replace(/ of .*|\\D/g, ''))"
 
 
-class BrokenError(Exception):
-    """A page does not show what it should, or complains."""
-
-
-class Visit:
-    """One visitor's browser, and what must not happen on its pages.
-
-    Args:
-      context: the browser's pages, all new.
-      pictures: folder for screenshots, None for none.
-    """
-
-    def __init__(self, context: BrowserContext, pictures: Path | None) -> None:
-        self.context = context
-        self.wrong: list[str] = []
-        self._pictures = pictures
-        context.set_default_timeout(LIMIT_SECONDS * 1_000)
-        context.on("page", self._listen)
-
-    def _listen(self, page: Page) -> None:
-        page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("request", lambda request: self._check(request.url))
-        page.on("websocket", lambda websocket: self._check(websocket.url))
-
-    def _check(self, url: str) -> None:
-        if not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "blob:", "data:")):
-            self.wrong.append(f"asked for {url}")
-
-    def keep(self, page: Page, name: str) -> None:
-        """Takes a picture of a page, if pictures are wanted."""
-        if self._pictures is not None:
-            self._pictures.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=self._pictures / f"{name}.png")
-
-
-@contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """Says what was waited for when it does not happen."""
-    _say(f"waiting for {what}")
-    try:
-        yield
-    except PlaywrightTimeoutError as error:
-        raise WaitedTooLongError(f"Waited {LIMIT_SECONDS:.0f} s for {what}. {error}") from None
-
-
-def run_notebook(visit: Visit, served: Served) -> Page:
-    """Opens the first notebook, runs all of its cells and looks at what they show."""
-    page = visit.context.new_page()
-    page.goto(served.url(NOTEBOOK))
-    with waiting_for("JupyterLab to open on the first notebook, with a kernel"):
-        page.wait_for_selector(".jp-RenderedMarkdown:visible >> text=One program, eight devices")
-        page.wait_for_selector("text=/ipykernel.*Idle/")
-    page.click(".lm-MenuBar-itemLabel >> text=Run")
-    page.click(".lm-Menu-itemLabel >> text=/^Run All Cells$/")
-    with waiting_for("all cells to run"):
-        page.wait_for_selector("text=/of 360 digits it never saw are right/")
-        page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-    with waiting_for("three live views"):
-        page.wait_for_function("document.querySelectorAll('.distlab-live .devices').length === 3")
-        page.locator(".distlab-live").last.scroll_into_view_if_needed()
-    check_drawn(page, ".distlab-live", 3)
-    visit.keep(page, "notebook")
-    errors = page.locator(".jp-OutputArea-output[data-mime-type*=error]").all_inner_texts()
-    if errors:
-        raise BrokenError(f"A cell of the first notebook failed: {errors}")
-    return page
-
-
-def open_dashboard(visit: Visit, lab: Page) -> Page:
-    """Clicks on the demo's tile in a new launcher, and waits until the page shows the run."""
-    lab.click(".lm-TabBar-addButton:visible")
-    with waiting_for("the demo's tile in the launcher"):
-        lab.wait_for_selector(".jp-LauncherCard:has-text('distlab demo')")
-    visit.keep(lab, "launcher")
-    with waiting_for("the dashboard after a click on its tile"), visit.context.expect_page() as new:
-        lab.click(".jp-LauncherCard:has-text('distlab demo')")
-    page = new.value
-    with waiting_for("the dashboard to show the run"):
-        page.wait_for_selector("html[data-ready=true]")
-    if not page.url.split("?")[0].endswith(f"{BASE_URL}distlab/"):
-        raise BrokenError(f"The dashboard belongs under {BASE_URL}distlab/, and is at {page.url}.")
-    return page
-
-
-def watch_training(visit: Visit, page: Page, served: Served) -> float:
-    """Looks at the dashboard until the demo has trained; returns the demo's CPU seconds."""
-    demo = int(served.request("distlab/health")["pid"])
-    before = page.evaluate(STEPS)
-    if served.request("distlab/health")["status"] == "finished":
-        raise BrokenError(
-            "The demo had trained before its page was shown, so nothing can be said of how it "
-            "is shown live. Try again when less else runs on this machine."
-        )
-    with waiting_for("steps to rise"):
-        page.wait_for_function(f"(before) => {STEPS} > before", arg=before)
-    check_drawn(page, "section[data-page=overview]", 2)
-    visit.keep(page, "dashboard-live")
-    wait_until(
-        "the demo to finish training",
-        lambda: served.request("distlab/health")["status"] == "finished",
-        LIMIT_SECONDS,
-    )
-    used = cpu_seconds(demo)
-    with waiting_for("the dashboard to say that the run is finished"):
-        page.wait_for_selector("[data-status=finished]")
-    visit.keep(page, "dashboard-finished")
-    return used
-
-
-def check_drawn(page: Page, place: str, charts: int) -> None:
-    """Raises unless charts within a place of the page have something on them before long."""
-    canvases = page.locator(f"{place} canvas")
-    wait_until(
-        f"{charts} charts to be drawn in {place}",
-        lambda: canvases.evaluate_all(f"(all) => all.filter({DRAWN}).length") >= charts,
-        LIMIT_SECONDS,
-    )
-
-
-def say_bill(served: Served, cpu: float) -> None:
-    """Prints what was used."""
-    for when, parts in (("at most", served.meter.peak), ("at the end", served.meter.now)):
-        _say(f"memory {when}: {sum(parts.values()):.0f} MB together")
-        for pid, size in parts.items():
-            _say(f"  {size:5.0f} MB  {_part(served.meter.commands[pid])}")
-    _say(f"CPU time of the demo until it had trained: {cpu:.1f} s")
-
-
-def check_bill(served: Served, cpu: float) -> None:
-    """Raises when more was used than Binder gives."""
-    memory = sum(served.meter.peak.values())
-    check_budget("Memory of JupyterLab, kernel and demo together", memory, MOST_MEMORY, "MB")
-    check_budget("CPU time of the demo", cpu, MOST_CPU, "s")
-
-
-def _part(command: str) -> str:
-    parts = {"jupyter": "JupyterLab", "ipykernel": "the notebook's kernel", "distlab demo": "demo"}
-    found = [name for sign, name in parts.items() if sign in command]
-    return found[-1] if found else command
-
-
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stdout.write(f"binder-check: {text}\n")
     sys.stdout.flush()
 
 
-def visit(browser: Browser, served: Served, pictures: Path | None) -> None:
-    """Does all that is checked."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    visitor = Visit(context, pictures)
-    lab = run_notebook(visitor, served)
-    dashboard = open_dashboard(visitor, lab)
-    cpu = watch_training(visitor, dashboard, served)
-    say_bill(served, cpu)
-    context.close()
-    for kernel in served.request("api/kernels"):
-        served.request(f"api/kernels/{kernel['id']}", "DELETE")
-    check_bill(served, cpu)
-    if visitor.wrong:
-        raise BrokenError(f"The pages complained: {visitor.wrong}")
+def require(holds: object, what: str) -> None:
+    """Ends the check unless something is as it should be."""
+    if not holds:
+        raise SystemExit(f"binder-check: FAILED: {what}")
 
 
-def main() -> int:
-    """Starts the server, visits it and returns the exit code."""
+def wait_until(what: str, done: Callable[[], bool]) -> None:
+    """Waits for a condition."""
+    say(f"waiting for {what}")
+    pause, end = threading.Event(), time.monotonic() + LIMIT_SECONDS
+    while not done():
+        require(time.monotonic() < end, f"waited {LIMIT_SECONDS:.0f} s for {what}")
+        pause.wait(0.2)
+
+
+class Served:
+    """JupyterLab as Binder starts it: by `binder/start`, with a token, under a prefix."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, token: str) -> None:
+        self.process = psutil.Process(process.pid)
+        self._port = port
+        self._token = token
+        self.peak = 0.0
+
+    def url(self, path: str) -> str:
+        """The address of a page, with the token."""
+        return f"http://127.0.0.1:{self._port}{BASE_URL}{path}?token={self._token}"
+
+    def request(self, path: str) -> Any:
+        """Returns the answer of an address, read as JSON."""
+        with urllib.request.urlopen(self.url(path), timeout=60) as answer:
+            return json.load(answer)
+
+    def is_up(self) -> bool:
+        require(self.process.is_running(), "the server ended before it answered")
+        try:
+            self.request("api/status")
+        except OSError:
+            return False
+        return True
+
+    def look_at_memory(self) -> None:
+        """Notes the memory of all processes, pages that they share counted once."""
+        sizes = {}
+        for one in (self.process, *self.process.children(recursive=True)):
+            sizes[" ".join(one.cmdline())[:90]] = one.memory_full_info().pss / 1e6
+        say(f"memory: {sum(sizes.values()):.0f} MB: {sizes}")
+        self.peak = max(self.peak, sum(sizes.values()))
+
+
+@contextmanager
+def serving(environment: Path, home: Path) -> Iterator[Served]:
+    """Serves a copy of the repository, and leaves no process behind."""
+    token, log = secrets.token_hex(16), home.parent / "server.log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    start = [
+        str(home / "binder" / "start"), "jupyter", "lab", "--no-browser", "--allow-root",
+        "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        f"--ServerApp.base_url={BASE_URL}", f"--IdentityProvider.token={token}",
+        "--ServerApp.trust_xheaders=True", "--ServerApp.allow_origin=*",
+    ]  # fmt: skip
+    variables = {
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}",
+    }
+    with log.open("wb") as output:
+        started = subprocess.Popen(start, env=variables, cwd=home, stdout=output, stderr=output)
+    served = Served(started, port, token)
+    try:
+        wait_until("JupyterLab to answer", served.is_up)
+        yield served
+    except BaseException:
+        say(f"the server's last lines:\n{log.read_text(errors='replace')[-3_000:]}")
+        raise
+    finally:
+        family = [served.process, *served.process.children(recursive=True)]
+        started.terminate()
+        _, left = psutil.wait_procs(family, timeout=60)
+        for one in left:
+            one.kill()
+        require(not left, f"the server left processes: {left}")
+
+
+def listen(page: Page, wrong: list[str]) -> None:
+    """Notes a page's errors, and what it asks of other machines."""
+    own = ("http://127.0.0.1:", "ws://127.0.0.1:", "blob:", "data:")
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda one: None if one.url.startswith(own) else wrong.append(one.url))
+
+
+def run_notebook(page: Page, served: Served) -> None:
+    """Opens the first notebook, runs all of its cells and looks at what they show."""
+    page.goto(served.url(NOTEBOOK))
+    page.wait_for_selector(".jp-RenderedMarkdown:visible >> text=One program, eight devices")
+    page.wait_for_selector("text=/ipykernel.*Idle/")
+    page.click(".lm-MenuBar-itemLabel >> text=Run")
+    page.click(".lm-Menu-itemLabel >> text=/^Run All Cells$/")
+    page.wait_for_selector("text=/of 360 digits it never saw are right/")
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+    page.wait_for_function("document.querySelectorAll('.distlab-live .devices').length === 3")
+    page.locator(".distlab-live").last.scroll_into_view_if_needed()
+    check_drawn(page, ".distlab-live", 3)
+    errors = page.locator(".jp-OutputArea-output[data-mime-type*=error]").all_inner_texts()
+    require(not errors, f"a cell of the first notebook failed: {errors}")
+
+
+def watch_demo(context: BrowserContext, lab: Page, served: Served) -> None:
+    """Clicks on the demo's tile in a new launcher, and watches until it has trained."""
+    lab.click(".lm-TabBar-addButton:visible")
+    with context.expect_page() as new:
+        lab.click(".jp-LauncherCard:has-text('distlab demo')")
+    page = new.value
+    page.wait_for_selector("html[data-ready=true]")
+    require(f"{BASE_URL}distlab/" in page.url, f"the dashboard is at {page.url}")
+    health = served.request("distlab/health")
+    require(health["status"] != "finished", "the demo had trained before its page was shown")
+    page.wait_for_function(f"(before) => {STEPS} > before", arg=page.evaluate(STEPS))
+    check_drawn(page, "section[data-page=overview]", 2)
+    served.look_at_memory()
+    what = "the demo to finish training"
+    wait_until(what, lambda: served.request("distlab/health")["status"] == "finished")
+    times = psutil.Process(int(health["pid"])).cpu_times()
+    page.wait_for_selector("[data-status=finished]")
+    served.look_at_memory()
+    used = times.user + times.system
+    say(f"CPU time of the demo until it had trained: {used:.1f} s")
+    require(used <= MOST_CPU, f"the demo may use {MOST_CPU:.0f} CPU seconds")
+
+
+def check_drawn(page: Page, place: str, charts: int) -> None:
+    """Waits until charts within a place of the page have something on them."""
+    drawn = f"(all) => all.filter({DRAWN}).length"
+    canvases = page.locator(f"{place} canvas")
+    wait_until(f"charts in {place}", lambda: canvases.evaluate_all(drawn) >= charts)
+
+
+def main() -> None:
+    """Starts the server and visits it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("environment", type=Path, help="virtual environment built from binder/")
     parser.add_argument("home", type=Path, help="copy of the repository")
     args = parser.parse_args()
     browser = find_browser()
-    if browser is None:
-        _say("no Chromium was found: run `make browser`, or set CHROMIUM=/path/to/chromium")
-        return 1
+    require(browser, "no Chromium: run `make browser`, or set CHROMIUM=/path/to/chromium")
     # Whoever stops this check stops the server too, and what that has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    pictures = os.environ.get("BINDER_PICTURES")
-    served = Served(args.environment, args.home)
-    try:
-        with served, sync_playwright() as playwright:
-            started = playwright.chromium.launch(executable_path=browser, args=FLAGS)
-            visit(started, served, Path(pictures) if pictures else None)
-            started.close()
-    except (BrokenError, OverBudgetError, WaitedTooLongError) as error:
-        _say(f"the server's last lines:\n{served.log[-3_000:]}")
-        _say(f"FAILED: {type(error).__name__}: {error}")
-        return 1
-    _say("all is well")
-    return 0
+    wrong: list[str] = []
+    with serving(args.environment, args.home) as served, sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=browser, args=FLAGS)
+        context = started.new_context(viewport={"width": 1280, "height": 800})
+        context.set_default_timeout(LIMIT_SECONDS * 1_000)
+        context.on("page", lambda page: listen(page, wrong))
+        lab = context.new_page()
+        run_notebook(lab, served)
+        watch_demo(context, lab, served)
+        started.close()
+        require(served.peak <= MOST_MEMORY, f"all may use {MOST_MEMORY:.0f} MB together")
+    require(not wrong, f"the pages complained: {wrong}")
+    say("all is well")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

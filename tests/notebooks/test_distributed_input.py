@@ -71,14 +71,6 @@ def test_workers_get_the_shards_of_the_tutorial(executed: Any) -> None:
     assert [len(part) for part in lists(short)] == [2, 1]
 
 
-def test_batches_are_read_ahead_only_when_asked_for(executed: Any) -> None:
-    assert [line.split()[0] for line in lines_of(executed, "reading-ahead")] == ["1", "5"]
-    devices, host = lines_of(executed, "on-host")
-    assert "on the devices" in devices
-    assert "on the host" in host
-    assert lists(devices) == lists(host) == [[0, 1], [2, 3]]
-
-
 def test_a_functions_batches_are_taken_as_they_are(executed: Any) -> None:
     assert text_of(executed, "dataset-function") == (
         "features PerReplica:{\n"
@@ -111,14 +103,6 @@ def test_iterators_give_the_batches_in_every_way(executed: Any) -> None:
     assert lists(first) == lists(again) == [[4, 5], [6, 7]]
 
 
-def test_specs_tell_what_a_step_gets_and_returns(executed: Any) -> None:
-    unknown, known, returned = lines_of(executed, "element-spec")
-    assert unknown.endswith("(None, 1)")
-    assert known.endswith("(8, 1)")
-    assert returned.count("shape=(8, 1), dtype=float32") == 2
-    assert text_of(executed, "spec-loop").count(": Array([[2.], ") == 4
-
-
 def test_preprocessing_gives_numbers_that_can_be_checked(executed: Any) -> None:
     numbers = {"a": 1, "c": 3, "e": 0}
     words = [numbers["ace"[place % 3]] for place in range(12)]
@@ -137,34 +121,6 @@ def test_an_empty_part_spoils_a_mean_of_means_and_not_a_reduce(executed: Any) ->
     assert means.split()[-4:] == ["8.0", "9.0", "nan", "nan"]
     assert wrong.split()[-1] == "nan"
     assert float(right.split()[-1]) == pytest.approx(np.mean([8, 9]))
-
-
-def test_caveats_are_shown_as_they_are(executed: Any) -> None:
-    epochs = [
-        np.array(re.findall(r"\d\.\d+", line), float) for line in lines_of(executed, "stateful")
-    ]
-    assert [np.floor(epoch).tolist() for epoch in epochs] == [[0, 1, 2, 3]] * 2
-    assert epochs[0].tolist() != epochs[1].tolist()
-    for worker, line in enumerate(lines_of(executed, "pipeline")):
-        (given,) = lists(line)
-        assert sorted(given) == sorted([*range(6 * worker, 6 * worker + 6)] * 2)
-    assert ast.literal_eval(text_of(executed, "in-order")) == {n: 2 * n for n in range(24)}
-
-
-def test_values_and_generators_need_no_dataset(executed: Any) -> None:
-    assert [line.split()[-2:] for line in lines_of(executed, "values", "holds")] == [["0", "1"]] * 4
-    random = np.random.default_rng(0)
-    *given, on_tpu_strategy = lines_of(executed, "generator")
-    for line in given:
-        numbers = np.array(re.findall(r"\d\.\d*", line), float)
-        np.testing.assert_allclose(numbers, random.random(4), atol=6e-4)
-    assert len(given) == 4
-    assert lists(on_tpu_strategy) == [[1, 1, 1, 1, 0]]
-    assert [lists(line) for line in lines_of(executed, "iterables")] == [
-        [[0, 1], [2, 3]],
-        [[4, 5], [6, 7]],
-        [[0, 1], [2]],
-    ]
 
 
 def test_the_last_picture_shows_who_got_which_digit(executed: Any, folder: Path) -> None:

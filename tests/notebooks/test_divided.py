@@ -107,20 +107,6 @@ def test_policies_say_which_worker_reads_what(executed: Any) -> None:
     }
 
 
-def test_workers_see_each_example_once_in_equal_parts(executed: Any) -> None:
-    said = text_of(executed, "worker-batches")
-    lines = re.findall(r"^worker (\d), step (\d): (.*)$", said, re.MULTILINE)
-    assert [line[:2] for line in lines] == [(str(w), str(s)) for w in range(2) for s in range(3)]
-    parts = [[list(map(int, part.split())) for part in re.findall(r"\[([\d ]+)\]", line[2])]
-             for line in lines]  # fmt: skip
-    assert sorted(n for step in parts for part in step for n in part) == list(range(20))
-    cut = [part for start in (0, 8, 16)
-           for part in divided(range(start, min(start + 8, 20)), 4)]  # fmt: skip
-    for worker in range(2):
-        mine = [part for step in parts[3 * worker : 3 * worker + 3] for part in step]
-        assert mine == cut[worker::2]
-
-
 def test_sizes_must_divide_and_policies_fill_replicas(executed: Any) -> None:
     said = text_of(executed, "context")
     assert "worker 1 of 2: 4 examples for each replica" in said

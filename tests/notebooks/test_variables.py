@@ -79,15 +79,6 @@ def test_central_storage_is_on_one_device_and_sent_in_each_step(
     assert (device, size, numbers) == ("CPU:0", "262 kB", "3, 3, 3, 3, …")
 
 
-def test_parameter_servers_lose_no_update(executed: Any) -> None:
-    homes = re.findall(r"layer \d: 4,000 bytes on cpu:(\d)", text_of(executed, "server"))
-    assert homes == ["2", "3", "2", "3"]
-    said = text_of(executed, "coordinator")
-    (updates,) = lists_in(said)
-    assert sum(updates) == 100
-    assert "each layer is now: {100.0}" in said
-
-
 def test_the_view_shows_the_bytes_that_were_placed(executed: Any, folder: Path) -> None:
     at_once = {"mirrored": DEVICES, "central": DEVICES[:1], "served": DEVICES[2:3]}
     with dl.Run.open(folder / "runs" / "placed") as run:
@@ -108,12 +99,3 @@ def test_the_view_shows_the_bytes_that_were_placed(executed: Any, folder: Path) 
     assert shown == [(home, bytes_text(size)) for home, size in held.items()]
     common = MATRIX + LARGE
     assert list(held.values()) == [2 * common, common, common, common, LARGE + 8_000, 8_000]
-
-
-def test_memory_is_given_back_and_a_model_can_be_changed(executed: Any) -> None:
-    said = text_of(executed, "freed").splitlines()
-    assert said == [f"place {4 * LARGE:,} bytes", f"free {4 * LARGE:,} bytes"]
-    model = 4 * (64 * 512 + 512 * 512 + 512 * 10)
-    said = text_of(executed, "change").splitlines()
-    assert said[0] == f"the model: {model:,} bytes; with Adam's numbers {3 * model:,}"
-    assert said[1:5] == [f"cpu:{n} holds {model:,} bytes of parameters" for n in range(4)]
