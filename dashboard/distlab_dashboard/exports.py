@@ -32,8 +32,6 @@ _CHUNK: Final = 64 << 10
 _SEND_SECONDS: Final = 60.0
 """The longest time that a reader may take for a part of its file."""
 
-_STOPPED: Final = "The server was stopped before the file was made."
-
 
 class BusyError(DistlabError, RuntimeError):
     """A file can't be made now."""
@@ -72,14 +70,7 @@ class Exports:
 
     async def make(self, run: ServedRun, path: Path) -> None:
         """Makes a file of the run up to now, after those that were asked for earlier."""
-        try:
-            made = self._worker.submit(_write, run, path)
-        except RuntimeError:  # stop() came between the request and its turn
-            raise BusyError(_STOPPED) from None
-        try:
-            await asyncio.wrap_future(made)
-        except asyncio.CancelledError:
-            raise BusyError(_STOPPED) from None
+        await asyncio.wrap_future(self._worker.submit(_write, run, path))
 
     def stop(self) -> None:
         """Makes no more files."""
@@ -113,9 +104,6 @@ class Export(RequestHandler):
             self._refuse(404, error)
         except DistlabError as error:
             self._refuse(409, error)
-        except OSError as error:
-            why = f"The file can't be made: {error.strerror or error}, in {tempfile.gettempdir()}."
-            self._refuse(507, DistlabError(why))
 
     def _describe(self, run: ServedRun, name: str) -> None:
         known = run.feed.path

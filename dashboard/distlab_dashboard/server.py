@@ -26,15 +26,11 @@ from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from distlab.errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
     PortInUseError,
 )
-from distlab.text.counts import is_count
-from distlab.text.flags import flag_refusal
 from distlab.text.printable import printable
-from distlab.text.shown import shown
 from distlab_dashboard.access.arguments import TOKEN
 from distlab_dashboard.access.connections import WebServer, web_server
 from distlab_dashboard.access.gate import Gate
@@ -43,7 +39,6 @@ from distlab_dashboard.access.hosts import (
     EVERYWHERE,
     Host,
     Hosts,
-    checked_address,
     checked_origins,
     checked_prefix,
 )
@@ -55,13 +50,11 @@ from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.ports import PORTS, TAKEN, refusal
 from distlab_dashboard.session import show
 
-_LAST_PORT: Final = 65_535
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 _HANG_UP_SECONDS: Final = 0.1
 _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
-_NO_FILE_NOW: Final = (503, 507)
 _FOREIGN: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 """Errors of the system for an address of another machine."""
 
@@ -269,7 +262,7 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _log(handler: RequestHandler) -> None:
     """Logs an answer: as an error where it is this server's fault, else at level DEBUG."""
     status, request = handler.get_status(), handler.request
-    level = logging.ERROR if status >= 500 and status not in _NO_FILE_NOW else logging.DEBUG
+    level = logging.ERROR if status >= 500 and status != 503 else logging.DEBUG
     access_log.log(level, "%d %s", status, printable(f"{request.method} {request.uri}"))
 
 
@@ -309,11 +302,9 @@ def serve(
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentTypeError: The address, the token, the prefix or an origin is not a str, or
-        `open_browser` not a bool.
-      ArgumentValueError: The port, the address, the prefix or an origin can't exist, or the
-        address can be reached by others and there is no token, or the token is too short or
-        too long.
+      ArgumentTypeError: `origins` is no sequence of str.
+      ArgumentValueError: The address, the prefix or an origin can't exist, or the address can be
+        reached by others and there is no token, or the token is too short.
       PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source, such as a recording without a
@@ -330,17 +321,9 @@ def serve(
       ...     server.stop()
       200
     """
-    if port is not None and not is_count(port, _LAST_PORT):
-        raise ArgumentValueError(
-            f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
-            f"got {shown(port)}."
-        )
-    if refusal := flag_refusal("open_browser", open_browser):
-        raise ArgumentTypeError(refusal)
-    host = checked_address(address)
-    secret, hosts = checked_token(host, token), checked_origins(origins)
+    secret, hosts = checked_token(address, token), checked_origins(origins)
     path = checked_prefix(prefix)
-    server = DashboardServer(library_of(source), host, path, hosts, secret)
+    server = DashboardServer(library_of(source), address, path, hosts, secret)
     try:
         server.start(port)
     except BaseException:  # after Ctrl-C as well: nobody else could stop it

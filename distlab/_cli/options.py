@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from functools import partial
 from pathlib import Path
 
 from distlab.launching.environment import MOST
@@ -17,19 +18,23 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-def positive(text: str) -> int:
-    """Parses a whole number of at least 1."""
-    return _whole(text, 1, None)
+def _whole(text: str, least: int, most: int | None) -> int:
+    """Parses a whole number."""
+    limits = f"from {least} to {most}" if most else f"of at least {least}"
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least or (most is not None and value > most):
+        raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
+    return value
 
 
-def processes(text: str) -> int:
-    """Parses a number of processes, or of devices of one."""
-    return _whole(text, 1, MOST)
-
-
-def whole(text: str) -> int:
-    """Parses a whole number of at least 0."""
-    return _whole(text, 0, None)
+positive = partial(_whole, least=1, most=None)
+whole = partial(_whole, least=0, most=None)
+processes = partial(_whole, least=1, most=MOST)
+port = partial(_whole, least=0, most=65_535)
+"""A TCP port; 0 stands for any free one."""
 
 
 def seconds(text: str) -> float:
@@ -43,25 +48,9 @@ def seconds(text: str) -> float:
     return value
 
 
-def port(text: str) -> int:
-    """Parses a TCP port, 0 to 65535; 0 stands for any free one."""
-    return _whole(text, 0, 65535)
-
-
 def file_path(text: str) -> Path:
     """Parses the path of a folder or file, which may begin with `~`."""
     return Path(at_home(text))
-
-
-def _whole(text: str, least: int, most: int | None) -> int:
-    limits = f"from {least} to {most}" if most else f"of at least {least}"
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if value < least or (most is not None and value > most):
-        raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
-    return value
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

@@ -76,13 +76,11 @@ def css_within(scope: str) -> str:
     system's setting.
     """
     light, dark = _variables(_LIGHT), _variables(_DARK)
-    bright = f'body[data-jp-theme-light="true"] {scope}, body.vscode-light {scope}'
-    dim = f'body[data-jp-theme-light="false"] {scope}, body.vscode-dark {scope}'
-    return (
-        f"{scope} {{ {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ {scope} {{ {dark} }} }}\n"
-        f"{bright} {{ {light} }}\n{dim} {{ {dark} }}\n"
-    )
+    return f"""{scope} {{ {light} }}
+@media (prefers-color-scheme: dark) {{ {scope} {{ {dark} }} }}
+body[data-jp-theme-light="true"] {scope}, body.vscode-light {scope} {{ {light} }}
+body[data-jp-theme-light="false"] {scope}, body.vscode-dark {scope} {{ {dark} }}
+"""
 
 
 def colour(number: int) -> str:

@@ -16,7 +16,7 @@ from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows, say_not_drawn
 from distlab.charts.bokeh_internals import frozen, set_id
-from distlab.folds import Folds, compare
+from distlab.folds import FoldName, Folds, compare
 from distlab.page import (
     comparison_tables,
     event_search,
@@ -43,6 +43,13 @@ TABLES: Final = {
     "server_links": servers.LINKS,
 }
 """Columns of the tables that the page's script draws, by table."""
+
+_TABLE_ROWS: Final[dict[str, tuple[str, FoldName, Callable[[Any], dict[str, list[str]]]]]] = {
+    "programs": ("compile", "programs", programs.program_rows),
+    "closures": ("servers", "coordination", servers.closure_rows),
+    "server_links": ("servers", "coordination", servers.link_rows),
+}
+"""The page, the fold and the rows of the tables of one fold."""
 
 
 class Board:
@@ -99,17 +106,9 @@ class Board:
         page = None if everything else view.page
         with self._with_new_charts(page):
             self._update_charts(folds, view, page)
-        if everything or view.page == "compile":
-            version = folds.version("programs")
-            if self._is_new("programs", version):
-                self.set_rows("programs", programs.program_rows(folds.columns("programs")))
-
-        if everything or view.page == "servers":
-            version = folds.version("coordination")
-            if self._is_new("coordination", version):
-                coordinator = folds.columns("coordination")
-                self.set_rows("closures", servers.closure_rows(coordinator))
-                self.set_rows("server_links", servers.link_rows(coordinator))
+        for table, (own_page, fold, rows) in _TABLE_ROWS.items():
+            if page in {None, own_page} and self._is_new(table, folds.version(fold)):
+                self.set_rows(table, rows(folds.columns(fold)))
 
     def _update_charts(self, folds: Folds, view: View, page: str | None) -> None:
         """Shows what changed on the charts of a page, or of all with None.

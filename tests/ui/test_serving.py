@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -214,27 +212,6 @@ def test_a_server_that_stops_while_a_page_is_used_is_quiet(
     server.stop()
     page.close()
     assert [one for one in caplog.records if one.exc_info or one.levelno >= logging.WARNING] == []
-
-
-def test_a_file_that_can_not_be_made_is_refused(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    server = serve(recorded)
-    try:
-        with monkeypatch.context() as patched:
-            patched.setattr("distlab_dashboard.exports.report.write", full)
-            answer = ask(server, "export/run.html", headers={"Sec-Fetch-Site": "same-origin"})
-        assert answer.status == 507
-        assert b"The file can't be made: No space left on device" in answer.body
-        server._exports.stop()  # its turn comes before the sockets are closed
-        answer = ask(server, "export/trace.json")
-        assert (answer.status, b"was stopped before" in answer.body) == (503, True)
-    finally:
-        server.stop()
-    assert [one for one in caplog.records if one.exc_info] == []
 
 
 def test_a_recording_that_stores_nothing_says_why_it_has_no_page(

@@ -114,16 +114,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def checked_address(address: object) -> str:
-    """Returns an address to listen on."""
-    if not isinstance(address, str):
-        raise ArgumentTypeError(
-            f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
-            "machine's addresses, or none."
-        )
-    return address
-
-
 def checked_origins(origins: object) -> tuple[Host, ...]:
     """Returns the hosts at which a proxy serves the page."""
     if not isinstance(origins, tuple | list) or not all(isinstance(one, str) for one in origins):
@@ -144,13 +134,8 @@ def checked_origins(origins: object) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def checked_prefix(prefix: object) -> str:
+def checked_prefix(prefix: str) -> str:
     """Returns the path at which a proxy serves the page, without slashes at its ends."""
-    if not isinstance(prefix, str):
-        raise ArgumentTypeError(
-            f"prefix is a str such as 'user/ada/proxy/5006', got {type(prefix).__name__}. Pass the "
-            "path at which the proxy serves the page, or none."
-        )
     path = prefix.strip("/")
     if path and not all(_SEGMENT.fullmatch(segment) for segment in path.split("/")):
         raise ArgumentValueError(
