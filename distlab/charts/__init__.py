@@ -8,8 +8,9 @@ it adds `theme.CSS` for light and dark.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypedDict, TypeVar
 
+from bokeh.core.serialization import Ref, Serializer
 from bokeh.models import ColumnDataSource, LayoutDOM
 
 from distlab.charts import theme
@@ -21,7 +22,6 @@ from distlab.charts.comparison import RunComparison
 from distlab.charts.devices import DeviceShares
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
 from distlab.charts.over_time import BatchHistory, ProcessMemory, Rates, ServerTraffic
-from distlab.charts.patch import DataPatch, data_patch
 from distlab.charts.placement import PlacementTable
 from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
@@ -71,3 +71,46 @@ class Chart(Protocol[C_contra]):
 
     def update(self, columns: C_contra) -> None:
         """Shows the newest columns."""
+
+
+class DataPatch(TypedDict):
+    """Bokeh's event `ColumnDataChanged`.
+
+    Attributes:
+      kind: `"ColumnDataChanged"`.
+      model: Reference to the source.
+      attr: `"data"`.
+      data: All columns of the source, serialized.
+      cols: None, since all columns change.
+    """
+
+    kind: Literal["ColumnDataChanged"]
+    model: Ref
+    attr: str
+    data: dict[str, object]
+    cols: list[str] | None
+
+
+def data_patch(source: ColumnDataSource) -> DataPatch:
+    """Serializes all data of a source, as Bokeh's server would send it.
+
+    Args:
+      source: A source of a chart.
+
+    Returns:
+      An event for BokehJS' `apply_json_patch` or for a `PATCH-DOC` message, with
+      arrays in base64: it can be sent as one text.
+
+    Example:
+      >>> from distlab.charts import ProcessMemory, data_patch
+      >>> patch = data_patch(ProcessMemory().source)
+      >>> patch["kind"], patch["attr"]
+      ('ColumnDataChanged', 'data')
+    """
+    return {
+        "kind": "ColumnDataChanged",
+        "model": source.ref,
+        "attr": "data",
+        "data": Serializer(deferred=False).serialize(dict(source.data)).content,
+        "cols": None,
+    }

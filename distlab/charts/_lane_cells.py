@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distlab.charts._lanes import (
+from distlab.charts._lane_spans import (
     CALL,
     COLOURS,
     EVEN,

@@ -10,7 +10,7 @@ import numpy as np
 from distlab.charts import _figure as fig
 from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
-from distlab.text.metric_names import by_interest, is_loss
+from distlab.text.metric_names import by_interest, is_loss, is_other
 from distlab.text.units import plain
 
 _MOST_CURVES: Final = 8
@@ -84,7 +84,7 @@ def other_lines(height: int = 220) -> MetricLines:
     """Returns a chart of the other metrics."""
     return MetricLines(
         "Other metrics",
-        lambda name: not is_loss(name),
+        is_other,
         empty="No other numbers were logged.\nrun.log(accuracy=...) shows them here.",
         height=height,
     )

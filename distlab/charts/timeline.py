@@ -20,13 +20,16 @@ from bokeh.plotting import figure
 from distlab.charts import _figure as fig
 from distlab.charts._lane_cells import LEVELS, Slice, cut, image_rows, merged, palette
 from distlab.charts._lane_spans import (
+    COLOURS,
+    FIRST_DEVICE,
+    Range,
     chosen_steps,
     complete_range,
+    lane_places,
     number_rows,
     span_rows,
     watched_rows,
 )
-from distlab.charts._lanes import COLOURS, FIRST_DEVICE, Range, lane_places
 from distlab.charts._timeline_tools import (
     TICK,
     TOGGLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, TypeAlias
 
 from bokeh.models import BasicTicker
 
@@ -25,19 +25,12 @@ from distlab.page.view import View
 _MOST_WIDE: Final = {"tiles": 680, "traffic": 900}
 """The most pixels that the tiles of a batch, and the drawing of a reduction, are wide."""
 
-C = TypeVar("C")
-C_contra = TypeVar("C_contra", contravariant=True)
-
-
-class Make(Protocol[C_contra]):
-    """Makes an empty chart of columns of one type."""
-
-    def __call__(self, *, height: int) -> Chart[C_contra]:
-        """Makes the chart, `height` pixels high."""
+_Make: TypeAlias = Callable[..., Chart[Any]]
+"""Makes an empty chart of a height."""
 
 
 @dataclass(frozen=True)
-class Entry(Generic[C]):
+class Entry:
     """One chart, wherever it is shown.
 
     Attributes:
@@ -52,14 +45,14 @@ class Entry(Generic[C]):
 
     page: str
     height: int
-    make: Make[C]
-    columns: Callable[[Folds, View], C] | None = None
+    make: _Make
+    columns: Callable[[Folds, View], Any] | None = None
     state: Callable[[Folds, View], object] = lambda _folds, _view: None
-    notebook: Callable[[], Chart[C]] | None = None
+    notebook: Callable[[], Chart[Any]] | None = None
     costly: bool = False
 
 
-def _whole(page: str, height: int, make: Make[Any], fold: FoldName, **options: Any) -> Entry[Any]:
+def _whole(page: str, height: int, make: _Make, fold: FoldName, **options: Any) -> Entry:
     """Returns the entry of a chart of a whole fold."""
     return Entry(
         page,
@@ -74,11 +67,11 @@ def _whole(page: str, height: int, make: Make[Any], fold: FoldName, **options: A
 def _part(
     page: str,
     height: int,
-    make: Make[Any],
+    make: _Make,
     fold: FoldName,
     part: Callable[[Any, int | None], object],
     **options: Any,
-) -> Entry[Any]:
+) -> Entry:
     """Returns the entry of a chart of some devices of a fold."""
     return Entry(
         page,
@@ -123,7 +116,7 @@ def _narrow_reductions() -> charts.ReductionBars:
     return chart
 
 
-CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
+CHARTS: Final[Mapping[str, Entry]] = {
     "loss": _whole("overview", 320, charts.loss_lines, "metrics"),
     "newest": Entry(
         "overview",

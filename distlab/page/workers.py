@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from distlab.folds import ProgramColumns, ReductionColumns, WorkerColumns
 from distlab.page.facts.amounts import NOTHING
@@ -14,6 +14,8 @@ from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain, share_text
 
 Rows: TypeAlias = dict[str, list[str]]
+_Sent: TypeAlias = tuple[int, float, int]
+"""Devices that work together, the bytes of one to the next each time, and how many times."""
 
 NAMES: Final = (
     *("worker", "worker_full", "host", "replicas", "replicas_full", "status", "status_full"),
@@ -81,14 +83,6 @@ def _clock(workers: WorkerColumns, place: int) -> str:
     return f"{offset:+.3g} \u00b1 {error:.2g} ms"
 
 
-class _Sent(NamedTuple):
-    """Messages of one device to its next neighbour."""
-
-    group: int
-    bytes: float
-    times: int
-
-
 def link_rows(
     workers: WorkerColumns, programs: ProgramColumns, reductions: ReductionColumns, steps: int
 ) -> Rows:
@@ -99,14 +93,14 @@ def link_rows(
     """
     owners = [place for place, names in enumerate(workers["devices"]) for _ in names]
     sums: dict[tuple[int, int], float] = {}
-    for sent in (*_in_programs(programs), *_from_python(reductions)):
-        group = min(sent.group or len(owners), len(owners))
+    for size, wire_bytes, times in (*_in_programs(programs), *_from_python(reductions)):
+        group = min(size or len(owners), len(owners))
         for device, owner in enumerate(owners):
             begin = device - device % group if group else 0
             following = begin + (device - begin + 1) % max(group, 1)
             if group > 1 and following < len(owners):
                 link = owner, owners[following]
-                sums[link] = sums.get(link, 0.0) + sent.bytes * sent.times
+                sums[link] = sums.get(link, 0.0) + wire_bytes * times
     found = sorted(sums.items(), key=lambda item: (item[0][0] == item[0][1], item[0]))
     kept = found[:_MOST_LINKS]
     names = workers["name"]
@@ -124,7 +118,7 @@ def _in_programs(programs: ProgramColumns) -> Iterator[_Sent]:
         for one in collectives:
             times = 1 if one.times_per_step is None else one.times_per_step
             if one.wire_bytes is not None and steps:
-                yield _Sent(one.group or one.participants, one.wire_bytes, times * steps)
+                yield one.group or one.participants, one.wire_bytes, times * steps
 
 
 def _from_python(reductions: ReductionColumns) -> Iterator[_Sent]:
@@ -134,7 +128,7 @@ def _from_python(reductions: ReductionColumns) -> Iterator[_Sent]:
             continue
         size = float(reductions["bytes"][place])
         wire = size * others if reductions["kind"][place] == "gather" else _ring(size, others)
-        yield _Sent(others + 1, wire, reductions["count"][place])
+        yield others + 1, wire, reductions["count"][place]
 
 
 def _ring(size: float, others: int) -> float:

@@ -14,6 +14,11 @@ def is_loss(name: str) -> bool:
     return "loss" in name.lower()
 
 
+def is_other(name: str) -> bool:
+    """Returns whether a metric is no loss."""
+    return not is_loss(name)
+
+
 def is_accuracy(name: str) -> bool:
     """Returns whether a metric is an accuracy, by its name."""
     return "acc" in name.lower()

@@ -9,7 +9,7 @@ import pytest
 
 from distlab.charts import StepTimeline
 from distlab.charts._lane_cells import LEVELS, palette
-from distlab.charts._lanes import CALL, EVEN, ODD
+from distlab.charts._lane_spans import CALL, EVEN, ODD
 from distlab.events import Event, Strategy
 from distlab.folds import Folds, window
 from tests.folds.test_timeline import call, ready, sample

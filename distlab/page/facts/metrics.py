@@ -8,7 +8,7 @@ from typing import Final
 from distlab.charts.metrics import drawn_names
 from distlab.folds import MetricColumns
 from distlab.page.facts.amounts import NOTHING, Facts, counted
-from distlab.text.metric_names import by_interest, is_loss
+from distlab.text.metric_names import by_interest, is_loss, is_other
 from distlab.text.units import count_text, plain, value_text
 
 _MOST_NAMED: Final = 3
@@ -38,12 +38,8 @@ def metric_facts(metrics: MetricColumns) -> Facts:
         else f"from {value_text(first)} at the first log",
         "other_metrics": not all(is_loss(name) for name in names),
         "losses_not_drawn": _not_drawn(metrics, is_loss, ("loss", "losses")),
-        "others_not_drawn": _not_drawn(metrics, _is_other, ("metric", "metrics")),
+        "others_not_drawn": _not_drawn(metrics, is_other, ("metric", "metrics")),
     }
-
-
-def _is_other(name: str) -> bool:
-    return not is_loss(name)
 
 
 def _not_drawn(
