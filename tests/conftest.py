@@ -29,10 +29,10 @@ pytest.register_assert_rewrite("tests.misuse.world")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same")
 
-from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
 from tests import markers, recorded_by_workers  # noqa: E402
+from tests.browser import find_browser  # noqa: E402
 
 WORK = markers.Work()
 

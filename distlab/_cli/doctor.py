@@ -18,7 +18,6 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from distlab._cli.browser import find_browser
 from distlab._cli.serving import HOST
 from distlab_dashboard.ports import PORTS, refusal
 
@@ -131,16 +130,6 @@ def ports() -> Iterator[Finding]:
     yield Finding("wrong", "port", text, remedy)
 
 
-def browser() -> Iterator[Finding]:
-    """Reports which Chromium the browser tests would use."""
-    found = find_browser()
-    if found is not None:
-        yield Finding("ok", "browser", str(found))
-        return
-    text = "no Chromium found; only the browser tests need it, any browser shows the dashboard"
-    yield Finding("note", "browser", text, "make browser, or set CHROMIUM=/path/to/chromium")
-
-
 def folder() -> Iterator[Finding]:
     """Reports whether runs can be recorded under the working folder."""
     here = Path.cwd()
@@ -158,7 +147,6 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     packages,
     devices,
     ports,
-    browser,
     folder,
 )
 
@@ -175,9 +163,9 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "doctor",
-        help="check this machine: versions, devices, port, browser",
+        help="check this machine: versions, devices, port",
         description="Checks the requirements of distlab: versions, simulated devices (it starts 8 "
-        "and sums over them), a free port for the dashboard, a browser, a folder for runs. "
+        "and sums over them), a free port for the dashboard, a folder for runs. "
         "Exits with code 1 when something is wrong; notes are about optional parts.",
     )
     parser.set_defaults(run=run)

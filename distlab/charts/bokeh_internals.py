@@ -5,12 +5,10 @@ Bokeh may change them in any release. tests/charts/test_bokeh_internals.py then 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bokeh.core.types import ID
-from bokeh.document import Document
 from bokeh.model import Model
 
 if TYPE_CHECKING:  # a notebook draws charts without Bokeh's server
@@ -28,19 +26,6 @@ def set_id(model: Model, name: str) -> None:
     serialized message update every page.
     """
     model._id = ID(name)  # type: ignore[attr-defined] # Bokeh's types of models leave it out
-
-
-@contextmanager
-def frozen(document: Document) -> Iterator[None]:
-    """Looks for a document's new models once, at the end, and not after each change.
-
-    `document.models.freeze` would leave the document frozen for good after an exception.
-    """
-    document.models._push_freeze()
-    try:
-        yield
-    finally:
-        document.models._pop_freeze()
 
 
 async def send_to_pages(session: ServerSession, messages: Sequence[Message[C]]) -> None:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from bokeh.model.util import collect_models
 from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows, say_not_drawn
-from distlab.charts.bokeh_internals import frozen, set_id
+from distlab.charts.bokeh_internals import set_id
 from distlab.folds import FoldName, Folds, compare
 from distlab.page import (
     comparison_tables,
@@ -104,17 +103,21 @@ class Board:
             self._shown.clear()
             self._drawn.clear()
         page = None if everything else view.page
-        with self._with_new_charts(page):
-            self._update_charts(folds, view, page)
+        document = self._bridge.document
+        if document is None or all(name in self._charts for name in _charts_of(page)):
+            failed = self._update_charts(folds, view, page)
+        else:
+            # Or Bokeh would walk through all models for each new chart: most of the time.
+            with document.models.freeze():
+                failed = self._update_charts(folds, view, page)
         for table, (own_page, fold, rows) in _TABLE_ROWS.items():
             if page in {None, own_page} and self._is_new(table, folds.version(fold)):
                 self.set_rows(table, rows(folds.columns(fold)))
+        if failed is not None:
+            raise failed
 
-    def _update_charts(self, folds: Folds, view: View, page: str | None) -> None:
-        """Shows what changed on the charts of a page, or of all with None.
-
-        What one of them can't draw, as of a damaged file, is raised when the others are drawn.
-        """
+    def _update_charts(self, folds: Folds, view: View, page: str | None) -> Exception | None:
+        """Shows what changed on the charts of a page, and returns why one can't be drawn."""
         first: Exception | None = None
         for name in _charts_of(page):
             entry = CHARTS[name]
@@ -123,21 +126,10 @@ class Board:
                 columns = partial(entry.columns, folds, view)
                 try:
                     self._show(name, entry.state(folds, view), columns)
-                except Exception as error:  # noqa: BLE001 - raised below
+                except Exception as error:  # noqa: BLE001 - raised when the others are drawn
                     say_not_drawn(self._chart(name).root)
                     first = first or error
-        if first is not None:
-            raise first
-
-    def _with_new_charts(self, page: str | None) -> AbstractContextManager[None]:
-        """Returns a context to update charts in, some of which may be new.
-
-        For each new one Bokeh would walk through all models, which takes most of the time.
-        """
-        document = self._bridge.document
-        if document is None or all(name in self._charts for name in _charts_of(page)):
-            return nullcontext()
-        return frozen(document)
+        return first
 
     def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
         """Shows two runs side by side, when one of them changed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import inspect
 import shlex
 from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
@@ -53,11 +52,6 @@ def register(shell: Any) -> None:
 def run_watched(shell: Any, line: str, cell: str) -> Any:
     """Shows a view and executes a cell."""
     options = parse(line)
-    if _awaits(shell, cell):
-        raise WatchError(
-            "%%watch executes a cell at once, so it can't await outside of a function. Call "
-            "dl.watch() in a cell, and record in the next one: with dl.record(folder) as run."
-        )
     recorded = options.folder is not None
     recording = record(options.folder, overwrite=options.overwrite) if recorded else nullcontext()
     shows_live = in_notebook()
@@ -108,16 +102,6 @@ class _Parser(argparse.ArgumentParser):
 
 def _open(options: Options) -> None:
     Chosen(options.panes or Watch.panes, batch=options.batch)
-
-
-def _awaits(shell: Any, cell: str) -> bool:
-    """Returns whether a cell awaits outside of a function, which IPython's own execution allows."""
-    flags = shell.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        code = compile(shell.transform_cell(cell), "<cell>", "exec", flags, dont_inherit=True)
-    except (SyntaxError, ValueError):  # executing it raises the error
-        return False
-    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def _execute(shell: Any, cell: str) -> Any:

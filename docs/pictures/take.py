@@ -17,9 +17,11 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from distlab._cli.browser import find_browser
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from tests.browser import find_browser  # noqa: E402
+
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LIMIT_SECONDS = 300.0
 STOP_SECONDS = 30.0

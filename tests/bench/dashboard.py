@@ -28,10 +28,10 @@ from playwright.sync_api import Page, sync_playwright
 from tornado.httpclient import AsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from distlab._cli.browser import find_browser
 from distlab.events import Event, Metric, Step
 from distlab.recording.ring import Ring
 from tests.bench.recording import write_large
+from tests.browser import find_browser
 from tests.synthetic import beginning, steps
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from distlab._cli.browser import find_browser
+from tests.browser import find_browser
 
 BASE_URL = "/user/someone/"
 NOTEBOOK = "lab/tree/notebooks/01_first_steps.ipynb"

@@ -7,19 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from bokeh.core.types import ID
 from bokeh.document import Document
-from bokeh.models import Column, ColumnDataSource, Div
+from bokeh.models import ColumnDataSource
 from bokeh.protocol import Protocol
 from bokeh.server.connection import ServerConnection
 from bokeh.server.session import ServerSession
 
-from distlab.charts.bokeh_internals import (
-    frozen,
-    send_to_pages,
-    set_id,
-)
+from distlab.charts.bokeh_internals import send_to_pages, set_id
 
 
 def test_an_id_of_our_own_is_what_a_page_receives() -> None:
@@ -30,25 +25,6 @@ def test_an_id_of_our_own_is_what_a_page_receives() -> None:
     assert source.id == "page-7"
     assert document.get_model_by_id(ID("page-7")) is source
     assert "'page-7'" in str(document.to_json().content)
-
-
-def test_new_models_are_looked_for_at_the_end_even_on_an_error() -> None:
-    document = Document()
-    place = Column()
-    document.add_root(place)
-    first, second = Div(), Div()
-
-    def failing() -> None:
-        with frozen(document):
-            place.children = [first]
-            assert document.get_model_by_id(first.id) is None
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        failing()
-    assert document.get_model_by_id(first.id) is first
-    place.children = [second]
-    assert document.get_model_by_id(second.id) is second
 
 
 def test_messages_reach_every_page_of_a_session_in_order() -> None:

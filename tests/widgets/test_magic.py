@@ -15,7 +15,7 @@ from traitlets.config import Config
 import distlab as dl
 from distlab.errors import OptionError, RecordError
 from distlab.widgets import _view
-from distlab.widgets._magic import WatchError, parse, run_watched
+from distlab.widgets._magic import parse, run_watched
 from tests.widgets.conftest import FakeNotebook
 
 
@@ -90,14 +90,6 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "the cell"
     assert said[1].startswith("distlab: ")
-
-
-def test_a_cell_that_awaits_is_refused_before_it_is_recorded(shell: Any, tmp_path: Path) -> None:
-    for cell in ("await wait()", "async with wait() as a:\n    run.log(a=a)"):
-        with pytest.raises(WatchError, match=r"await outside of a function\. Call dl\.watch"):
-            run_watched(shell, f"--record {tmp_path / 'run'} run", cell)
-    assert not (tmp_path / "run").exists()
-    assert run_watched(shell, "", "async def later():\n    await wait()\n1") == 1
 
 
 def test_mistakes_are_named_with_what_is_right() -> None:
