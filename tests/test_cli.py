@@ -12,11 +12,9 @@ import warnings
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
@@ -232,18 +230,13 @@ def test_every_dependency_of_a_user_has_bounds() -> None:
     assert {name: found for name, found in bounds.items() if found != {">=", "<"}} == {}
 
 
-def test_probe_prints_json() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab._cli.probe", "2"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    assert found["devices"] == ["CPU:0", "CPU:1"]
-    assert found["sum"] == 2.0
-    assert int(found["threads"]) >= 4
+def test_doctor_reports_a_python_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tested,) = doctor.python_version()
+    assert tested.state == "ok"
+    monkeypatch.setattr("sys.version_info", (3, 15, 0, "final", 0))
+    (untested,) = doctor.python_version()
+    assert untested.state == "wrong"
+    assert "tested with 3.11 to 3.14" in untested.text
 
 
 def test_runs_lists_the_newest_first_and_what_it_can_not_read(
@@ -296,26 +289,6 @@ def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main([*command, "--overwrite"]) == 0
     assert cli.main([*command[:-1], ""]) == 2
     assert "is a folder. Name the file" in capsys.readouterr().err
-
-
-def test_advise_shows_control_characters_of_names_as_escapes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    strategy = distlab.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    def step(x: Any) -> Any:
-        return x + 1
-
-    step.__qualname__ = step.__name__ = "step\x1b]0;title\x07\n2. forged"
-    with distlab.record(tmp_path / "run"):
-        for size in range(1, 9):
-            strategy.run(step, args=(np.zeros(size),))
-    with distlab.Run.open(tmp_path / "run") as run:
-        assert "\x1b" not in repr(run.programs())
-    assert cli.main(["advise", str(tmp_path / "run")]) == 0
-    printed = capsys.readouterr().out
-    assert "step\\x1b]0;title\\x07\\n2. forged" in printed
-    assert "\x1b" not in printed
 
 
 def test_what_may_not_be_read_is_one_line(tmp_path: Path) -> None:
