@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -40,83 +39,11 @@ _State: TypeAlias = tuple[tuple[str, int, int], ...]
 """The name, time and size of each of a run's files."""
 
 
-def _endings() -> ThreadPoolExecutor:
-    """Returns what stops runs that no page shows: reading ends slowly, and pages need not wait."""
-    return ThreadPoolExecutor(1, "distlab dashboard endings")
-
-
 def _stop(run: ServedRun) -> None:
     try:
         run.stop()
     except Exception:  # noqa: BLE001 - nobody asks for the result
         _log.exception("The reading of %s could not be stopped", run.name)
-
-
-class OneRun:
-    """The only run of a server, which is read as long as the server runs.
-
-    Of a folder whose run was replaced, pages that are opened from then on show the new one.
-    """
-
-    single = True
-    left_out = 0
-
-    def __init__(self, run: ServedRun, folder: Path | None = None) -> None:
-        self._run = run
-        self._folder = folder
-        self._place = _place(folder)
-        self._lock = threading.Lock()
-        self._pages: Counter[ServedRun] = Counter()
-        self._endings = _endings()
-
-    def start(self) -> None:
-        """Begins to read."""
-        self._run.start()
-
-    def stop(self) -> None:
-        """Stops reading."""
-        with self._lock:
-            runs = {self._run, *self._pages}
-        for run in runs:
-            run.stop()
-        self._endings.shutdown()
-
-    def hold(self, name: str) -> ServedRun:
-        """Returns the run, which needs no name and has that of its folder."""
-        if name not in {"", self._run.name}:
-            raise _unknown(name)
-        with self._lock:
-            self._renew()
-            self._pages[self._run] += 1
-            return self._run
-
-    def release(self, run: ServedRun) -> None:
-        """Ends one `hold`: of a run that was replaced, the last one stops the reading."""
-        with self._lock:
-            self._pages[run] -= 1
-            if self._pages[run]:
-                return
-            del self._pages[run]
-            if run is not self._run:
-                self._endings.submit(_stop, run)
-
-    def _renew(self) -> None:
-        """Reads the run that took the place of the old one, and stops that if no page shows it."""
-        place = _place(self._folder)
-        if self._folder is None or place is None or place == self._place:
-            return
-        try:
-            newer = served_run(self._folder)
-        except NotARunError:  # it is damaged; the old one can still be shown
-            return
-        newer.start()
-        old, self._run, self._place = self._run, newer, place
-        if old not in self._pages:
-            self._endings.submit(_stop, old)
-
-    def summaries(self) -> list[RunSummary]:
-        """Returns nothing: there is nothing to choose."""
-        return []
 
 
 @dataclass
@@ -127,28 +54,33 @@ class _Listed:
     summary: RunSummary
 
 
-class Folder:
-    """All runs in a folder and in the folders within it, three levels deep.
+class Library:
+    """The runs that pages can show: one, or all in a folder and its folders, three levels deep.
 
     A run is read while pages show it; the three that were released last are kept. One that takes
-    the place of another is a run of its own. The list has the 1,000 that were written last, and
-    those that go on.
+    the place of another is a run of its own, which pages show that are opened from then on. The
+    list has the 1,000 that were written last, and those that go on.
     """
 
-    single = False
-
-    def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
+    def __init__(self, root: Path | None, only: ServedRun | None = None) -> None:
+        self.single = only is not None
+        self.left_out = 0  # older runs that the newest `summaries` left out
+        self._root = root.resolve() if root is not None else None
+        self._only = only
         self._lock = threading.Lock()
-        self._held: dict[tuple[Path, _Place], tuple[ServedRun, int]] = {}
+        self._held: dict[tuple[Path | None, _Place], tuple[ServedRun, int]] = {}
+        if only is not None:
+            self._held[self._root, _place(self._root)] = only, 0
         self._listed: dict[Path, _Listed] = {}
         self._summaries: list[RunSummary] = []
-        self._left_out = 0
         self._list_after = 0.0
-        self._endings = _endings()
+        # Reading ends slowly, and pages need not wait.
+        self._endings = ThreadPoolExecutor(1, "distlab dashboard endings")
 
     def start(self) -> None:
-        """Does nothing: runs are read when a page asks for them."""
+        """Begins to read a single run; others are read when a page asks for them."""
+        if self._only is not None:
+            self._only.start()
 
     def stop(self) -> None:
         """Stops reading all runs."""
@@ -159,14 +91,20 @@ class Folder:
         self._endings.shutdown()
 
     def hold(self, name: str) -> ServedRun:
-        """Returns the run with this name, and reads it from now on."""
+        """Returns the run with this name, which a single one need not have, and reads it."""
         path = self._path(name)  # also for a run that is held, whose folder may be gone
         key = path, _place(path)  # a folder has many names, such as ./first
         with self._lock:
             run, pages = self._held.pop(key, (None, 0))
             if run is None:
-                run = served_run(path)
-                run.start()
+                try:
+                    run = served_run(path)
+                except NotARunError:
+                    if not self.single:
+                        raise
+                    key, (run, pages) = self._held.popitem()  # the old one can still be shown
+                else:
+                    run.start()
             self._held[key] = run, pages + 1
             return run
 
@@ -181,54 +119,52 @@ class Folder:
                 self._endings.submit(_stop, self._held.pop(key)[0])
 
     def summaries(self) -> list[RunSummary]:
-        """Returns the runs, the newest first, from a list that is renewed every 2 s.
+        """Returns the runs of a folder, the newest first, from a list that is renewed every 2 s.
 
         Of many thousands it is renewed less often.
         """
+        if self.single or self._root is None:
+            return []
         with self._lock:
             began = time.monotonic()
             if began >= self._list_after:
-                self._summaries = self._list()
+                self._summaries = self._list(self._root)
                 ended = time.monotonic()
                 self._list_after = ended + max(_LIST_SECONDS, (ended - began) / _LIST_SHARE)
             return self._summaries
 
-    @property
-    def left_out(self) -> int:
-        """Number of older runs that the newest `summaries` left out."""
-        return self._left_out
-
-    def _path(self, name: str) -> Path:
+    def _path(self, name: str) -> Path | None:
         """Returns a run's folder, which lies inside of the root whatever the name contains."""
+        root = self._root
+        if self._only is not None or root is None:
+            if self._only is None or name not in {"", self._only.name}:
+                raise _unknown(name)
+            return root
         try:
-            path = (self._root / name).resolve()
-            known = bool(name) and path.is_relative_to(self._root) and path.is_dir()
+            path = (root / name).resolve()
+            known = bool(name) and path.is_relative_to(root) and path.is_dir()
         except (ValueError, OSError):  # no file can have such a name
             known = False
         if not known or _is_linked(path):
             raise _unknown(name)
         return path
 
-    def _list(self) -> list[RunSummary]:
-        states = {path: _state(path) for path in run_folders(self._root)}
+    def _list(self, root: Path) -> list[RunSummary]:
+        states = {path: _state(path) for path in run_folders(root)}
         newest = sorted(states, key=lambda path: _written_ns(states[path]), reverse=True)
         older = newest[_MOST_RUNS:]
         going_on = [path for path in older if _goes_on(path, states[path])]
-        self._left_out = len(older) - len(going_on)
+        self.left_out = len(older) - len(going_on)
         found = {}
         for path in (*newest[:_MOST_RUNS], *going_on):
             listed, state = self._listed.get(path), states[path]
             if listed is None or listed.state != state or listed.summary.status == "running":
-                summary = _summary(path, str(path.relative_to(self._root)))
+                summary = _summary(path, str(path.relative_to(root)))
                 listed = _Listed(state, summary)
             found[path] = listed
         self._listed = found
         summaries = [listed.summary for listed in found.values()]
         return sorted(summaries, key=lambda summary: summary.started, reverse=True)
-
-
-Library: TypeAlias = OneRun | Folder
-"""The runs that pages can show."""
 
 
 def _unknown(name: str) -> NotARunError:
@@ -304,15 +240,15 @@ def library_of(source: object) -> Library:
         folder = Path(at_home(str(source)))
         found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
-            return Folder(folder)
+            return Library(folder)
         if found is None and is_folder(folder):
             raise NotARunError(
                 f"A dashboard shows a run's folder or a folder of runs, and no run is in {folder} "
                 f"and its subfolders, {DEEPEST} levels deep; links are not followed. Name the "
                 "folder that was passed to record, or one of such folders."
             )
-        return OneRun(served_run(source), folder)
-    return OneRun(served_run(source))
+        return Library(folder, served_run(source))
+    return Library(None, served_run(source))
 
 
 def served_run(source: object) -> ServedRun:

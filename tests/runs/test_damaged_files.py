@@ -24,7 +24,7 @@ from distlab.runs.exports import FORMATS
 from distlab.runs.listing import summary_of
 from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile
-from distlab_dashboard.library import Folder
+from distlab_dashboard.library import Library
 from tests.recording import samples
 
 
@@ -85,7 +85,7 @@ def test_a_file_made_to_be_read_without_an_end_is_refused(harm: str, tmp_path: P
     with pytest.raises(NotARunError, match=r"The run in .*harmful can't be read: .*damaged"):
         Run.open(tmp_path / "harmful")
     recorded(tmp_path / "whole")
-    faults = {row["key"]: bool(row["fault"]) for row in Folder(tmp_path).summaries()}
+    faults = {row["key"]: bool(row["fault"]) for row in Library(tmp_path).summaries()}
     assert faults == {"harmful": True, "whole": False}
 
 
@@ -223,7 +223,7 @@ def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path / "run")  # the samples have lost two
-    (row,) = run_rows(Folder(tmp_path).summaries())["metrics"]
+    (row,) = run_rows(Library(tmp_path).summaries())["metrics"]
     assert row.startswith("2 events lost, loss ")
     assert main(["runs", str(tmp_path)]) == 0
     assert "2 events lost" in capsys.readouterr().out
@@ -300,7 +300,7 @@ def test_a_run_whose_file_is_a_link_is_not_read(tmp_path: Path) -> None:
     (runs / "link").mkdir(parents=True)
     (runs / "link" / private.name).symlink_to(private)
     recorded(runs / "own")
-    library = Folder(runs)
+    library = Library(runs)
     library.start()
     try:
         faults = {row["key"]: row["fault"] for row in library.summaries()}

@@ -28,7 +28,7 @@ from distlab.events import Run as RunBegin
 from distlab.page.runs_table import run_rows
 from distlab.recording import Run
 from distlab.runs.run_file import RunFile
-from distlab_dashboard.library import Folder
+from distlab_dashboard.library import Library
 from tests.recording import samples
 
 SECOND = 1_000_000_000
@@ -244,5 +244,5 @@ def test_a_process_without_a_file_is_named(
         assert "no file of" in run._repr_html_()
     assert cli.main(["runs", str(folder)]) == 0
     assert "no file of worker 1" in capsys.readouterr().out
-    rows = run_rows(Folder(folder.parent).summaries())
+    rows = run_rows(Library(folder.parent).summaries())
     assert rows["metrics"][rows["key"].index(folder.name)].startswith("no file of worker 1")

@@ -10,7 +10,7 @@ import pytest
 from distlab.errors import NotARunError
 from distlab.page.board import Board
 from distlab.page.view import View
-from distlab_dashboard.library import Folder, OneRun, served_run
+from distlab_dashboard.library import Library, served_run
 from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.session import Session
 from tests.damaged import DAMAGES, damaged_run
@@ -75,7 +75,7 @@ def test_metrics_of_a_damaged_run_are_refused(tmp_path: Path, served: Served) ->
 def test_a_comparison_names_both_runs(tmp_path: Path) -> None:
     damaged_run(tmp_path / "first", DAMAGES["memory"])
     damaged_run(tmp_path / "second", DAMAGES["huge"])
-    runs = Folder(tmp_path)
+    runs = Library(tmp_path)
     opened = Session(runs, "first", "second")
     page = opened._page
     assert page is not None
@@ -104,8 +104,8 @@ def test_what_can_not_be_shown_at_all_is_a_notice(
     page = new_page().page
     page.goto(server.url)
     page.get_by_text("because it holds what no recording does (KeyError: 'x')").wait_for()
-    library = OneRun(served_run(tmp_path / "run"))
+    library = Library(tmp_path / "run", served_run(tmp_path / "run"))
     with pytest.raises(NotARunError, match=r"can't be shown, .*Its file is damaged"):
         Session(library)
-    assert not library._pages
+    assert [pages for _, pages in library._held.values()] == [0]
     library.stop()

@@ -12,7 +12,7 @@ import pytest
 from distlab.page.facts import runs_facts
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import library
-from distlab_dashboard.library import Folder
+from distlab_dashboard.library import Library
 from tests.synthetic import beginning, whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Pages, Served
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_list_has_the_newest_runs_and_all_that_go_on(
     folder: Path, served: Served, new_page: Pages
 ) -> None:
-    runs = Folder(folder)
+    runs = Library(folder)
     found = {run["key"]: run["status"] for run in runs.summaries()}
     assert found == {"d": "finished", "e": "finished", "f": "finished", "z": "running"}
     assert runs.left_out == 3
