@@ -12,14 +12,16 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Frame, Page
 
-import distlab as dl
+from distlab.events import Event
 from distlab.page import report
+from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, exports
-from tests.synthetic import ListSource, whole_run
+from tests.synthetic import whole_run
 from tests.ui.conftest import Pages, Served, ended, serving
 from tests.ui.test_people import PAGES
 from tests.wicked import ATTACK, wicked_run
 
+NAMES = ("<img src=x onerror='window.attacked = true'>", "<b>second")
 WATCH = """
 window.violations = []
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -62,52 +64,20 @@ def check_safe(page: Page) -> None:
 
 
 @pytest.fixture(scope="module")
-def wicked_source() -> ListSource:
-    return ended(wicked_run())
-
-
-@pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
     """A folder with two runs whose names are attacks, as far as files can have such names."""
     root = tmp_path_factory.mktemp("wicked")
-    for name in ("<img src=x onerror='window.attacked = true'>", "<b>second"):
-        with dl.record(root / name) as recording:
-            for step in range(3):
-                recording.log(step, **{"loss": 1.0, ATTACK: 2.0})
+    for name in NAMES:
+        file = RunFile(root / name, name)
+        file.write([one for one in wicked_run() if isinstance(one, Event)])
+        file.close()
     with serving(root) as made:
         yield made
 
 
 @pytest.mark.timeout(600)
-def test_no_text_of_a_run_is_markup_on_any_page(
-    wicked_source: ListSource, served: Served, new_page: Pages
-) -> None:
-    server = served(wicked_source)
+def test_no_text_of_a_run_is_markup_on_any_page(library: DashboardServer, new_page: Pages) -> None:
     watched = new_page(scheme="dark")
-    page = watched.page
-    page.add_init_script(WATCH)
-    watched.open(server.url)
-    watched.wait_for_text("steps", "40 of 40")
-    for name in PAGES:
-        if name in {"runs", "compare"}:
-            continue
-        watched.tab(name)
-        page.wait_for_function("() => Bokeh.documents[0].is_idle")
-        hover(page)
-        if name == "events":
-            page.wait_for_selector(".events tbody button")
-            page.click(".events tbody button")
-            page.wait_for_selector(".whole")
-    assert "onerror" in page.locator("[data-text=run]").first.inner_text()
-    check_safe(page)
-    assert watched.warnings == []
-
-
-@pytest.mark.timeout(600)
-def test_names_of_files_and_metrics_are_text_in_a_folder(
-    library: DashboardServer, new_page: Pages
-) -> None:
-    watched = new_page()
     page = watched.page
     page.add_init_script(WATCH)
     watched.open(library.url)
@@ -115,17 +85,23 @@ def test_names_of_files_and_metrics_are_text_in_a_folder(
     assert page.evaluate(FOREIGN_MARKUP) == []
     page.click(".compare-runs")
     page.wait_for_selector("html[data-shown=compare]")
-    hover(page)
     for name in PAGES:
         watched.tab(name)
+        page.wait_for_function("() => Bokeh.documents[0].is_idle")
+        hover(page)
+        if name == "events":
+            page.wait_for_selector(".events tbody button")
+            page.click(".events tbody button")
+            page.wait_for_selector(".whole")
+    watched.wait_for_text("steps", "40 of 40")
+    assert "onerror" in page.locator("[data-text=run]").first.inner_text()
     check_safe(page)
+    assert watched.warnings == []
 
 
-def test_no_text_is_markup_in_an_exported_page(
-    wicked_source: ListSource, tmp_path: Path, new_page: Pages
-) -> None:
+def test_no_text_is_markup_in_an_exported_page(tmp_path: Path, new_page: Pages) -> None:
     path = tmp_path / "run.html"
-    report.write(wicked_source, ATTACK, path)
+    report.write(ended(wicked_run()), ATTACK, path)
     watched = new_page()
     page = watched.page
     page.add_init_script(WATCH)
@@ -136,7 +112,6 @@ def test_no_text_is_markup_in_an_exported_page(
         if name not in {"runs", "compare", "events"}:
             page.click(f'nav a[data-page="{name}"]')
             page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
-            hover(page)
     check_safe(page)
 
 
