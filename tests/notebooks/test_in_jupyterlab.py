@@ -23,6 +23,7 @@ from pathlib import Path
 def epochs():
     for epoch in range(5_000):
         yield epoch
+        time.sleep(0.2)
         if Path("seen").exists():
             return
 """

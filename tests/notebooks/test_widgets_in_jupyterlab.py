@@ -38,7 +38,7 @@ def batches():
 def train():
     for x in dl.controlled(batches(), name="training"):
         strategy.run(step, args=(x,))
-        time.sleep(0.01)
+        time.sleep(0.05)
 """
 POSITION = r"(el) => Number(el.textContent.match(/(\d+) so far/)[1])"
 TOLD = ".loop .told"

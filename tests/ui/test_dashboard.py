@@ -298,7 +298,7 @@ def test_two_pages_share_one_feed_and_leave_nothing_behind(
     assert len(sessions) == 2
     for page in pages:
         page.page.close()
-    wait_until(lambda: are_gone(sessions))
+    wait_until(lambda: are_gone(sessions), "the sessions to go", 1.0)
 
 
 def test_ports_are_found_freed_and_refused(
