@@ -337,54 +337,31 @@ def test_how_texts() -> None:
         assert how_text(how) == text
 
 
-def test_bars_of_one_name_differ_by_their_algorithm(folds: Folds) -> None:
-    whole: Any = folds.columns("reductions")
-    columns = {
-        name: value * 2 if isinstance(value, list) else value for name, value in whole.items()
-    }
-    columns |= {"what": [""] * 4, "largest": [""] * 4, "values": [()] * 4}
-    columns["kind"] = ["all-reduce", "reduce MEAN", "all-gather", "reduce MEAN"]
-    columns["how"] = [("train.py:31",), ("ring",), (), ("to one device",)]
-    chart: Any = ReductionBars()
+def test_bars_of_one_name_get_details_that_differ(folds: Folds) -> None:
+    same: dict[str, Any] = {"kind": ["all-reduce"] * 2, "where": ["inside step"] * 2}
+    arrays = ("8 arrays and 1 number", "1 number")
+    for change, names in (
+        ({"what": list(arrays)}, [f"all-reduce of {what}" for what in arrays]),
+        ({"largest": ["like a", "like b"]}, ["all-reduce of 2, like a", "all-reduce of 2, like b"]),
+        ({"how": [("ring",), ("tree",)]}, ["all-reduce of 2, ring", "all-reduce of 2, tree"]),
+        ({}, ["all-reduce of 2, 9.64 kB", "all-reduce of 2, 4 B"]),
+        (
+            {"what": ["", ""], "where": ["inside f", "from Python"]},
+            ["all-reduce, inside f", "all-reduce, from Python"],
+        ),
+    ):
+        columns: Any = {
+            **folds.columns("reductions"), **same, "what": ["2"] * 2, "largest": [""] * 2,
+            "how": [()] * 2, **change,
+        }  # fmt: skip
+        chart = ReductionBars()
+        chart.update(columns)
+        assert _named(chart.root, "reduction_bars").data["name"] == names
+    columns |= {"what": ["8 arrays", ""], "largest": ["like kernel", ""]}
+    columns["values"] = [("float32[64,10] like kernel",), ()]
     chart.update(columns)
-    (bars,) = chart.root.select({"name": "reduction_bars"})
-    assert bars.data["name"] == [
-        "all-reduce, inside train_step",
-        "reduce MEAN, from Python, ring",
-        "all-gather, inside train_step",
-        "reduce MEAN, from Python, to one device",
-    ]
-
-
-def test_bars_of_one_name_differ_by_their_arrays(
-    folds: Folds,
-) -> None:
-    whole = folds.columns("reductions")
-    columns: ReductionColumns = {
-        **whole,
-        "where": ["inside step"] * 2,
-        "inside": [True] * 2,
-        "kind": ["all-reduce"] * 2,
-        "what": ["8 arrays and 1 number", "1 number"],
-        "largest": ["like kernel", ""],
-        "values": [("float32[64,10] like kernel",), ("float32[]",)],
-        "how": [(), ()],
-    }
-    chart = ReductionBars()
-    chart.update(columns)
-    (bars,) = chart.root.select({"name": "reduction_bars"})
-    assert bars.data["name"] == ["all-reduce of 8 arrays and 1 number", "all-reduce of 1 number"]
-    assert chart.source.data["what"] == [
-        "8 arrays and 1 number, the largest like kernel",
-        "1 number",
-    ]
+    assert chart.source.data["what"] == ["8 arrays, the largest like kernel", "\u2013"]
     assert chart.source.data["what_full"][0] == "float32[64,10] like kernel"
-    chart.update({**columns, "what": ["2 arrays"] * 2, "largest": ["like a", "like b"]})
-    assert bars.data["name"] == ["all-reduce of 2 arrays, like a", "all-reduce of 2 arrays, like b"]
-    chart.update({**columns, "what": ["1 array like a"] * 2, "largest": ["like a"] * 2})
-    assert bars.data["name"] == [
-        f"all-reduce of 1 array like a, {each}" for each in ("9.64 kB", "4 B")
-    ]
 
 
 def test_placement_has_a_cell_for_each_variable_and_device(folds: Folds) -> None:

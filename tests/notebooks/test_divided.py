@@ -91,22 +91,6 @@ def test_remainders_are_dropped_and_parts_taken_in_turn(executed: Any) -> None:
     assert taken == [[part[start : start + 2] for part in own] for start in (0, 2)]
 
 
-def test_policies_say_which_worker_reads_what(executed: Any) -> None:
-    found = re.findall(
-        r"^(\w+) +worker (\d) reads ([\d ]+)$", text_of(executed, "workers"), re.MULTILINE
-    )
-    read = {(policy, int(worker)): list(map(int, line.split())) for policy, worker, line in found}
-    files = [list(range(5 * file, 5 * file + 5)) for file in range(4)]
-    assert read == {
-        ("DATA", 0): list(range(0, 20, 2)),
-        ("DATA", 1): list(range(1, 20, 2)),
-        ("FILE", 0): files[0] + files[2],
-        ("FILE", 1): files[1] + files[3],
-        ("OFF", 0): list(range(20)),
-        ("OFF", 1): list(range(20)),
-    }
-
-
 def test_sizes_must_divide_and_policies_fill_replicas(executed: Any) -> None:
     said = text_of(executed, "context")
     assert "worker 1 of 2: 4 examples for each replica" in said

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Error, Page
 
-import distlab as dl
-from tests.notebooks.lab import DRAWN, LIVE, Lab, Seen
+from tests.notebooks.lab import LIVE, Lab, Seen
 
 PROGRAM = """
 import time
@@ -74,35 +72,6 @@ def wait_for_loop(page: Page, state: str) -> None:
     except Error as error:
         shown = page.locator(f"{LIVE} .loops").all_inner_texts()
         raise AssertionError(f"No loop is {state}; the buttons show {shown}") from error
-
-
-def test_single_views_are_drawn_while_their_cell_runs(
-    seen: Seen, lab: Lab, unhurried: Path
-) -> None:
-    watched = "%%watch placement steps batches --record runs/watched run\ntrain()"
-    seen.run(lab.write("single.ipynb", PROGRAM, "%load_ext distlab", watched))
-    live = seen.page.locator(LIVE)
-    for chart in ("placement", "rates", "timeline", "batches"):
-        canvas = live.locator(f".{chart} canvas").first
-        canvas.wait_for(state="attached")
-        assert canvas.evaluate(DRAWN), chart
-    assert live.count() == 1
-    assert live.locator(".devices, .reductions").count() == 0
-    assert seen.busy
-    wide, needed = live.evaluate("(el) => [el.clientWidth, el.scrollWidth]")
-    assert 500 < wide < 660
-    assert needed <= wide
-    unhurried.touch()
-    seen.wait_until_idle()
-    sizes = {tuple(one.sizes) for one in _events(lab.folder / "runs" / "watched", "sharding")}
-    assert sizes == {(4, 4, 4, 4, 4, 4, 4, 1), (1, 1, 0, 0, 0, 0, 0, 0)}
-    assert seen.errors == []
-    assert seen.foreign == []
-
-
-def _events(folder: Path, kind: str) -> list[Any]:
-    with dl.Run.open(folder) as run:
-        return list(run.events(kind))
 
 
 def test_buttons_work_for_a_cell_and_a_background_function(seen: Seen, lab: Lab) -> None:

@@ -123,6 +123,7 @@ def test_traffic_is_drawn_and_a_run_is_downloaded(
     opened.page.wait_for_selector("html[data-ready=true]")
     assert opened.text("steps") == "60 of 60"
     assert opened.page.locator(".timebar").is_hidden()
+    assert opened.foreign == [opened.page.url.partition("#")[0]]  # the file itself
     opened.foreign.clear()
 
 

@@ -198,20 +198,6 @@ def slices() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "distlab-time-slice"]
 
 
-def test_a_slice_that_is_closed_ends_at_the_page_it_reads() -> None:
-    source = Slow(whole_run(10))
-    part = TimeSlice(source, None)
-    part.reach(FAR)
-    wait_until(lambda: source.asked == 1)
-    part.close()
-    source.allowed.release(1_000)
-    wait_until(lambda: not part.works)
-    part.reach(FAR)
-    assert not part.reading
-    assert source.asked == 1
-    assert part.folds.columns("steps")["steps"] == 0
-
-
 def test_many_moments_one_after_another_are_read_by_one_thread() -> None:
     source = Slow(whole_run(10))
     begun = len(slices())

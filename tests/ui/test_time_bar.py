@@ -8,8 +8,8 @@ import pytest
 
 from distlab.events import Event, Step, Unknown
 from distlab_dashboard import DashboardServer, serve
-from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
-from tests.ui.conftest import Pages, Served, Watched, ended, serving
+from tests.synthetic import START_NS, whole_run
+from tests.ui.conftest import Pages, Watched, ended, serving
 
 
 def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0) -> int:
@@ -92,22 +92,6 @@ def test_an_address_has_page_moment_range_and_batch(
     shown, _, end = text.partition(" of ")
     assert end.endswith(" s")
     assert set(shown.split(" to ")) == {end}
-
-
-def test_a_live_run_can_be_paused_while_it_goes_on(served: Served, new_page: Pages) -> None:
-    source = ListSource([*beginning(total_steps=1_000), *steps(50)])
-    server = served(source)
-    page = new_page().open(server.url)
-    page.wait_for_text("steps", "50 of 1\u202f000")
-    assert page.page.locator(".now").inner_text() == "Live"
-    assert page.page.locator(".play").get_attribute("aria-label") == "Freeze the page"
-    page.page.click(".play")
-    page.page.wait_for_selector(".timebar[data-past=true]")
-    source.events.extend(steps(100, first=50))
-    page.page.wait_for_function("() => Number(document.querySelector('.moment').max) > 1.5")
-    assert page.text("steps") == "50 of 1\u202f000"
-    page.page.click(".now")
-    page.wait_for_text("steps", "150 of 1\u202f000")
 
 
 _SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not connected", "401")

@@ -13,7 +13,6 @@ from tornado.websocket import websocket_connect
 
 from distlab_dashboard import DashboardServer
 from distlab_dashboard.access.messages import MOST_BYTES
-from tests.ui.conftest import Pages
 from tests.ui.viewer import Viewer, in_a_loop, viewing
 
 
@@ -201,24 +200,3 @@ def test_a_viewer_that_sends_no_message_is_disconnected_alone(
 
     in_a_loop(attempt)
     assert [record for record in caplog.records if record.exc_info] == []
-
-
-def test_a_page_goes_on_after_a_message_that_is_refused(
-    server: DashboardServer, new_page: Pages
-) -> None:
-    watched = new_page()
-    with watched.page.expect_response(server.url) as answer:
-        watched.open(server.url)
-    text = answer.value.text()
-    watched.page.evaluate("Bokeh.documents[0].set_title('forged')")
-    watched.page.evaluate("Bokeh.documents[0].get_model_by_name('bridge').text = 'forged'")
-    for name in ("compile", "events", "overview"):
-        watched.tab(name)
-
-    async def attempt() -> None:
-        async with viewing(server, text) as viewer:
-            document = await viewer.document()
-            assert '"page":"overview"' in view_text(document)  # it is this page's session
-            assert "forged" not in json.dumps(document)
-
-    in_a_loop(attempt)
