@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol
 
 from distlab.events import Source
 from distlab.page.feed import Feed
-from distlab.widgets._notebook import Notebook
-
-if TYPE_CHECKING:
-    from distlab.widgets._explorer import Explorer
-    from distlab.widgets._view import View
-
-    Open: TypeAlias = View | Explorer
+from distlab.widgets._notebook import Execution, Notebook
 
 _MOST_OPEN: Final = 4
+
+
+class Open(Protocol):
+    """A view that is open."""
+
+    @property
+    def execution(self) -> Execution:
+        """The execution of the cell that made it."""
+
+    @property
+    def feed(self) -> Feed | None:
+        """Its reader, None when it shows no run."""
+
+    def close(self) -> None:
+        """Ends it, and removes it from the open views."""
 
 
 class OpenViews:
