@@ -41,7 +41,7 @@ def _recorded() -> None:
     with dl.Run.open("~/made") as run:
         run.export("~/made.jsonl")
     library = library_of("~")
-    assert [run["name"] for run in library.summaries()] == ["made"]
+    assert [run.name for run in library.summaries()] == ["made"]
 
 
 _VERBS: dict[str, Callable[[], Any]] = {

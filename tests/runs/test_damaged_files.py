@@ -85,7 +85,7 @@ def test_a_file_made_to_be_read_without_an_end_is_refused(harm: str, tmp_path: P
     with pytest.raises(NotARunError, match=r"The run in .*harmful can't be read: .*damaged"):
         Run.open(tmp_path / "harmful")
     recorded(tmp_path / "whole")
-    faults = {row["key"]: bool(row["fault"]) for row in Library(tmp_path).summaries()}
+    faults = {row.key: bool(row.fault) for row in Library(tmp_path).summaries()}
     assert faults == {"harmful": True, "whole": False}
 
 
@@ -303,7 +303,7 @@ def test_a_run_whose_file_is_a_link_is_not_read(tmp_path: Path) -> None:
     library = Library(runs)
     library.start()
     try:
-        faults = {row["key"]: row["fault"] for row in library.summaries()}
+        faults = {row.key: row.fault for row in library.summaries()}
         assert faults == {"link": "Its file is a link, and may lie outside.", "own": ""}
         with pytest.raises(NotARunError, match="is not one of them"):
             library.hold("link")

@@ -40,7 +40,7 @@ def test_the_list_has_the_newest_runs_and_all_that_go_on(
     folder: Path, served: Served, new_page: Pages
 ) -> None:
     runs = Library(folder)
-    found = {run["key"]: run["status"] for run in runs.summaries()}
+    found = {run.key: run.status for run in runs.summaries()}
     assert found == {"d": "finished", "e": "finished", "f": "finished", "z": "running"}
     assert runs.left_out == 3
     assert runs.hold("a").name == "a"
