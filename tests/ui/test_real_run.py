@@ -123,13 +123,14 @@ def check_against_recording(page: Watched, folder: Path) -> None:
     assert sum(loss[-5:]) < sum(loss[:5])
     page.tab("batches")
     partial = next(n for n, event in enumerate(shardings) if sum(event.sizes) % 8)
-    page.page.fill(".number input", str(partial))
-    page.page.keyboard.press("Enter")
-    page.wait_for_text("batch_number", str(partial))
-    rows = page.page.locator(".sizes li")
-    shown = rows.evaluate_all("rows => rows.map((row) => Number(row.dataset.size))")
-    assert shown == shardings[partial].sizes
-    assert rows.locator("span").all_inner_texts() == chips
+    for number in (partial, STEPS - 1):
+        page.page.fill(".number input", str(number))
+        page.page.keyboard.press("Enter")
+        page.wait_for_text("batch_number", str(number))
+        rows = page.page.locator(".sizes li")
+        shown = rows.evaluate_all("rows => rows.map((row) => Number(row.dataset.size))")
+        assert shown == shardings[number].sizes
+        assert rows.locator("span").all_inner_texts() == chips
     page.tab("placement")
     assert "dense/kernel" in page.data("placement", "placement")["variable"]
     page.tab("reductions")
