@@ -50,10 +50,7 @@ _making = threading.RLock()
 
 
 def set_default(make: Callable[[], Replica]) -> None:
-    """Registers the function that makes the default strategy's replica context.
-
-    It is called once, when a context is first requested outside of any scope.
-    """
+    """Registers what makes the default strategy's context, when one is first requested."""
     global _make_default
     _make_default = make
 

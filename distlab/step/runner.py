@@ -58,7 +58,7 @@ def run(
 ) -> Any:
     """Runs `fn` on every replica, at the place of the calling thread. See `Strategy.run`.
 
-    `alone` says whether steps of other threads wait for a function that runs eagerly.
+    With `alone`, steps of other threads wait for a function that runs eagerly.
     """
     called = time.monotonic_ns()
     use = None
@@ -125,7 +125,7 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
         programs = place.programs.of(call.fn)
         staged = call.traced or jax_internals.being_transformed()
         if staged:
-            staged = _is_staged(call)
+            staged = call.traced or jax_internals.being_staged()
         program = None if staged else programs.get(call.key)
         if program is None or program.captured is not None:
             call, program = _program(host, programs, call)
@@ -152,16 +152,6 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
     return result
 
 
-def _is_staged(call: Call) -> bool:
-    """Returns whether the step becomes a part of a program that JAX is tracing."""
-    if call.traced and not jax_internals.being_transformed():
-        raise ContextError(
-            "An argument of run was kept from inside a function that JAX transformed, where it "
-            "had no numbers. Return values from that function instead of storing them."
-        )
-    return call.traced or jax_internals.being_staged()
-
-
 def _program(host: CollectiveHost, programs: FunctionPrograms, call: Call) -> tuple[Call, Program]:
     """Returns the program for arguments that were not seen before, or need another look."""
     checked_call("run", call.fn, call.args, call.kwargs)
@@ -169,18 +159,16 @@ def _program(host: CollectiveHost, programs: FunctionPrograms, call: Call) -> tu
     args, kwargs = converted(call.fn, call.args, call.kwargs, host.mesh)
     call = call.with_arguments(args, kwargs)
     program = programs.get(call.key)
-    outdated = None
     if program is not None and program.captured is not None and program.captured.changed():
-        outdated, program = programs.pop(call.key).captured, None
+        del programs[call.key]
+        program = None
     plain = call.without_mirrored()
-    if program is None and outdated is None and plain in programs:
-        known = programs[plain]
-        if known.captured is None:
-            program = programs[call.key] = known
     if program is None:
-        program = Program(call, host)
-        if outdated is not None and program.captured is not None:
-            program.captured.follow(outdated)
+        known = programs.get(plain)
+        if known is not None and known.captured is None:
+            program = programs[call.key] = known
+        else:
+            program = Program(call, host)
     if plain != call.key and program.captured is None and not program.spmd.outside:
         programs[plain] = program
     return call, program

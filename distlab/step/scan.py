@@ -13,7 +13,6 @@ import numpy as np
 from distlab.collectives.traced import TracedCollectives
 from distlab.context import scopes
 from distlab.errors import ContextError, DistlabError, StructureError, ValueShapeError
-from distlab.text.counts import is_count
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import as_array, is_array_like
 from distlab.values.distributed import DistributedValues
@@ -171,11 +170,6 @@ def _require_arrays(name: str, nest: Any) -> list[Any]:
 
 
 def _length(xs: Any, length: Any) -> int:
-    if length is not None and not is_count(length):
-        raise ValueShapeError(
-            f"length must be a whole number of steps, got {shown(length)}. Leave it out to take "
-            "one step for each row of xs."
-        )
     leaves = _require_arrays("xs", xs)
     for leaf in leaves:
         if not np.shape(leaf):

@@ -11,8 +11,6 @@ import numpy as np
 _WIDEST: Final = {"f": 8, "c": 16}
 """The bytes of the widest numbers on devices, by the kind of dtype."""
 
-_BITS_OF_A_BYTE: Final = 8
-
 
 def are_of_devices(dtype: np.dtype[Any]) -> bool:
     """Returns whether devices can hold numbers of a dtype, whatever the byte order."""
@@ -24,14 +22,6 @@ def are_of_devices(dtype: np.dtype[Any]) -> bool:
         case "V":  # bfloat16 and smaller ones, but not bytes
             return jnp.issubdtype(dtype, np.number)
     return False
-
-
-def is_packed(dtype: Any) -> bool:
-    """Returns whether several numbers of a dtype, such as int4, have one byte on devices."""
-    if not isinstance(dtype, np.dtype) or dtype.kind != "V" or not jnp.issubdtype(dtype, np.number):
-        return False
-    limits: Any = jnp.iinfo if jnp.issubdtype(dtype, np.integer) else jnp.finfo
-    return bool(limits(dtype).bits < _BITS_OF_A_BYTE)
 
 
 def is_plain(value: Any) -> bool:

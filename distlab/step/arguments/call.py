@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import jax
 import numpy as np
@@ -31,26 +31,7 @@ _flatten: Final = jax.tree_util.default_registry.flatten
 
 @final
 class Call:
-    """One call of `run`.
-
-    Args:
-      fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      options: The options of the call.
-      use: The use of objects that are changed in place; None where no library is loaded.
-      eagerly: Whether the function runs as ordinary Python, which donates nothing.
-
-    Attributes:
-      fn: The replica function.
-      args: Its arguments; static ones are wrapped in `Static`.
-      kwargs: Its named arguments, likewise.
-      donated: The positions of donated arguments.
-      leaves: The leaves of `(args, kwargs)`.
-      key: The key of the program that serves.
-      traced: Whether JAX is tracing a leaf.
-      taken: The objects that are changed in place; None for none.
-    """
+    """One call of `run`."""
 
     __slots__ = ("args", "donated", "fn", "key", "kwargs", "leaves", "taken", "traced")
 
@@ -92,12 +73,7 @@ class Call:
         return new
 
     def without_mirrored(self) -> Key:
-        """Returns the key with plain arrays in place of mirrored ones.
-
-        A state that goes in as arrays comes back as mirrored values, the same to a program.
-        """
-        if not any(type(leaf) is Mirrored for leaf in _distributed(self.args, self.kwargs)):
-            return self.key
+        """Returns the key with plain arrays in place of mirrored ones, the same to a program."""
         args, kwargs = jax.tree.map(
             lambda leaf: leaf.array if type(leaf) is Mirrored else leaf,
             (self.args, self.kwargs),
@@ -120,39 +96,21 @@ class Call:
         self.key = (structure, tuple(keys), self.donated, jax_internals.configuration())
 
 
-def _distributed(*nests: Any) -> Iterator[Any]:
-    yield from jax.tree.leaves(nests, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
-
-
-class _Marked(NamedTuple):
-    """The arguments of a call with static ones in `Static`, and the positions of donated ones."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    donated: tuple[int, ...]
-
-
 def _marked(
     options: RunOptions, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> _Marked:
-    """Applies the options that name arguments."""
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[int, ...]]:
+    """Returns the arguments with static ones in `Static`, and the positions of donated ones."""
     count = len(args)
     donated = _donated(options.donate_argnums, count)
     numbers = _static_numbers(options.static_argnums, fn, count)
     names = _static_names(options.static_argnames, fn, kwargs)
     if not numbers and not names:
-        return _Marked(args, kwargs, donated)
+        return args, kwargs, donated
     # As in jax.jit, a parameter is static by either option, however the call passes it.
     parameters = _parameters(fn)
     numbers |= {n for n, name in enumerate(parameters[:count]) if name in names}
     names |= {parameters[n] for n in numbers if n < len(parameters)}
-    both = sorted(numbers.intersection(donated))
-    if both:
-        raise OptionError(
-            f"An argument can't be donated and static, but the options name {both} as both. "
-            "Leave it out of donate_argnums."
-        )
-    return _Marked(
+    return (
         tuple(
             _static(value, parameters[n] if n < len(parameters) else f"args[{n}]")
             if n in numbers
@@ -210,11 +168,6 @@ def _static_names(names: Any, fn: Callable[..., Any], kwargs: dict[str, Any]) ->
 
 
 def _static(value: Any, name: str) -> Static:
-    if isinstance(value, DistributedValues):
-        raise OptionError(
-            f"{name} is static, but has a component for each replica. Leave it out of "
-            "static_argnums and static_argnames."
-        )
     try:
         hash(value)
     except TypeError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from distlab.step.functions.holders import (
     refusal,
 )
 from distlab.step.functions.identity import Static, is_static
-from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.distributed import DistributedValues
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
 from distlab.values.wide_integers import require_kept
@@ -49,66 +49,38 @@ def converted(
 ) -> Any:
     """Returns `(args, kwargs)` as a program takes them.
 
-    Each array that the user divided becomes a distributed value. Python numbers in Equinox
-    modules become static, as in `equinox.filter_jit`.
+    Arrays that the user divided become distributed values. Python numbers in Equinox modules become
+    static, as in `equinox.filter_jit`.
     """
-    conversion = _Conversion(fn, len(args), mesh, compiled=compiled)
-    return _mapped(conversion.leaf, (), (args, kwargs), _ends)
 
+    def label(path: Path) -> str:
+        return argument_label(path, parameter_names(fn, len(args)))
 
-@final
-class _Conversion:
-    """Checks and converts the leaves of one call's arguments."""
-
-    def __init__(self, fn: Any, count: int, mesh: ReplicaMesh, *, compiled: bool) -> None:
-        self._fn = fn
-        self._count = count
-        self._mesh = mesh
-        self._compiled = compiled
-
-    def leaf(self, path: Path, value: Any) -> Any:
-        """Returns a part of the arguments as a program takes it."""
+    def leaf(path: Path, value: Any) -> Any:
         if isinstance(value, jax.Array | np.ndarray) and (is_divided(value) or is_stack(value)):
-            return as_distributed(value, self._mesh, f"Argument {self._label(path)}")
+            return as_distributed(value, mesh, f"Argument {label(path)}")
         if is_state_holder(value):
-            raise ArgumentTypeError(refusal(value, self._label(path)))
+            raise ArgumentTypeError(refusal(value, label(path)))
         if is_nnx_state(value):
-            return _mapped(self.leaf, path, value, _is_distributed)
+            return _mapped(leaf, path, value, _is_distributed)
         if is_equinox_module(value):
-            return self._module(path, value)
-        why = self._why_not(path, value)
-        if why is not None:
-            raise ArgumentTypeError(why)
+            ends = lambda part: part is not value and _ends(part)  # noqa: E731
+            return _mapped(of_module, path, value, ends)
+        if compiled and isinstance(value, _ONCE):
+            raise ArgumentTypeError(
+                f"{label(path)} is a {type(value).__name__}, and a compiled function's Python "
+                "takes from it once, when it is traced. Pass a value, such as "
+                f"next({label(path)}) or a key of jax.random."
+            )
         if isinstance(value, np.ndarray | np.generic):
-            require_kept(value, self._label(path), ArgumentValueError)
+            require_kept(value, label(path), ArgumentValueError)
         return value
 
-    def _why_not(self, path: Path, value: Any) -> str | None:
-        """Returns why the function can't have a part of the arguments; None if it can."""
-        if isinstance(value, Static):
-            value = value.value
-        elif isinstance(value, Mirrored):
-            value = value.array
-        if isinstance(value, jax.Array):
-            return None
-        label = self._label(path)
-        if self._compiled and isinstance(value, _ONCE):
-            return (
-                f"{label} is a {type(value).__name__}, and a compiled function's Python takes from "
-                f"it once, when it is traced. Pass a value, such as next({label}) or a key of "
-                "jax.random."
-            )
-        return None
+    def of_module(path: Path, value: Any) -> Any:
+        number = isinstance(value, int | float | complex) and not is_static(value)
+        return Static(value) if number and compiled else leaf(path, value)
 
-    def _module(self, path: Path, module: Any) -> Any:
-        def inside(path: Path, value: Any) -> Any:
-            number = isinstance(value, int | float | complex) and not is_static(value)
-            return Static(value) if number and self._compiled else self.leaf(path, value)
-
-        return _mapped(inside, path, module, lambda part: part is not module and _ends(part))
-
-    def _label(self, path: Path) -> str:
-        return argument_label(path, parameter_names(self._fn, self._count))
+    return _mapped(leaf, (), (args, kwargs), _ends)
 
 
 def _mapped(

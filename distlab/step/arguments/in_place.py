@@ -21,31 +21,6 @@ from distlab.step.arguments.names import StateKey, argument_label, parameter_nam
 from distlab.values.distributed import DistributedValues, Mirrored
 
 
-class Inside(Protocol):
-    """The objects that one replica changes."""
-
-    @property
-    def objects(self) -> Sequence[Any]:
-        """The objects."""
-
-    def leave(self) -> list[Any]:
-        """Returns the objects' arrays after the function, the same on all replicas."""
-
-
-class Structure(Protocol):
-    """The structure of objects without the numbers in their arrays."""
-
-    @property
-    def labels(self) -> Sequence[tuple[int, str]]:
-        """For each array the number of its object, and its path in that, such as `.a.kernel`."""
-
-    def enter(self, arrays: Sequence[Any], examples: int | None) -> Inside:
-        """Returns one replica's objects."""
-
-    def __hash__(self) -> int:
-        """Is equal for structures that are alike."""
-
-
 class Library(Protocol):
     """A library whose objects are changed in place."""
 
@@ -57,8 +32,13 @@ class Library(Protocol):
 
     def split(
         self, objects: Sequence[Any], use: Use
-    ) -> tuple[Structure, list[Any], Callable[[list[Any]], None]]:
-        """Returns the objects' structure, their arrays, and what gives them a step's arrays."""
+    ) -> tuple[Any, list[Any], Callable[[list[Any]], None]]:
+        """Returns the objects' structure, their arrays, and what gives them a step's arrays.
+
+        The structure is equal for objects that are alike but for numbers. Its `labels` are the
+        number of its object and the path of each array; `enter(arrays, examples)` returns one
+        replica's `objects`, whose `leave()` returns the arrays after the function.
+        """
 
 
 offered: dict[str, Callable[[], Library]] = {}
@@ -71,17 +51,11 @@ def offer(module: str, load: Callable[[], Library]) -> None:
 
 
 class Labels(NamedTuple):
-    """Places of the objects in the arguments, from which their names come when needed.
-
-    Attributes:
-      function: The replica function.
-      arguments: The structure of `(args, kwargs)`.
-      positions: The position of each object's first place among its leaves.
-    """
+    """Places of the objects in the arguments, from which their names come when needed."""
 
     function: Callable[..., Any]
-    arguments: Any
-    positions: tuple[int, ...]
+    arguments: Any  # the structure of `(args, kwargs)`
+    positions: tuple[int, ...]  # of each object's first place
 
     def owners(self) -> list[tuple[str, int | None]]:
         """Returns the label of each object, and the index of its positional argument."""
@@ -101,7 +75,7 @@ class _Kind:
 
     __slots__ = ("labels", "structure")
 
-    def __init__(self, structure: Structure, labels: Labels) -> None:
+    def __init__(self, structure: Any, labels: Labels) -> None:
         self.structure = structure
         self.labels = labels
 
@@ -172,13 +146,7 @@ class _Nothing:
 @jax.tree_util.register_pytree_with_keys_class
 @final
 class Changed:
-    """Result of a function that changed objects in place.
-
-    Attributes:
-      result: Its result, with slots of the objects in it.
-      state: The arrays of the objects.
-      returns: Whether there are objects in the result.
-    """
+    """Result of a function that changed objects in place, with slots of the objects in it."""
 
     __slots__ = ("result", "returns", "state")
 
@@ -203,12 +171,7 @@ class Changed:
 
 @final
 class Taken:
-    """The objects that left the arguments of one call.
-
-    Attributes:
-      args: The arguments, with the objects' arrays and slots.
-      kwargs: The named arguments, likewise.
-    """
+    """The objects that left the arguments of one call, and the arguments with their slots."""
 
     def __init__(
         self,
@@ -239,8 +202,7 @@ def taken(
 ) -> tuple[list[Any], Any, Taken | None]:
     """Takes the objects that are changed in place out of arguments.
 
-    Returns the leaves and the structure of the arguments without them, and the objects; None
-    where there are none.
+    Returns the leaves and the structure of the rest, and the objects; None where there are none.
     """
     for module, load in offered.items():
         if module not in sys.modules:

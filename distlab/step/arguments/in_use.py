@@ -36,8 +36,7 @@ class Use:
     def begin(self, objects: Iterable[int]) -> None:
         """Takes objects, once no other thread uses any of them.
 
-        A thread that has some already, as in a `merge_call` that calls `run`, waits for nothing:
-        others may wait for what it has.
+        A thread that has some already waits for nothing: others may wait for what it has.
         """
         self._objects = frozenset(objects)
         self._thread = threading.get_ident()

@@ -11,11 +11,8 @@ import numpy as np
 
 from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import ArgumentValueError
 from distlab.step.arguments.names import StateKey, argument_label, parameter_names
-from distlab.step.arguments.notes import explain_shapes
 from distlab.step.functions.identity import Static, is_static
-from distlab.text.shown import shown
 from distlab.values.checks import require_components
 from distlab.values.distributed import (
     DistributedValues,
@@ -35,25 +32,15 @@ _PARTITIONS: Final = {"split": ROWS, "parts": PARTS}
 
 
 class Leaf(NamedTuple):
-    """One leaf of the arguments.
-
-    Attributes:
-      role: How the replicas receive it.
-      label: Its path in the arguments, such as `x` or `state['w']`.
-      value: The leaf itself when static, else None: programs hold no arrays.
-      shapes: Its shape on each replica.
-      dtype: Its dtype; None when static.
-      weak: Whether the dtype is weak, as that of a Python number.
-      donated: Whether results may reuse its memory.
-    """
+    """One leaf of the arguments."""
 
     role: Role
-    label: str
-    value: Any = None
-    shapes: tuple[Shape, ...] = ()
-    dtype: Any = None
-    weak: bool = False
-    donated: bool = False
+    label: str  # its path, such as `state['w']`
+    value: Any = None  # of a static leaf: programs hold no arrays
+    shapes: tuple[Shape, ...] = ()  # on each replica
+    dtype: Any = None  # None when static
+    weak: bool = False  # as the dtype of a Python number
+    donated: bool = False  # results may reuse its memory
 
     @property
     def partition(self) -> Partition:
@@ -95,11 +82,6 @@ class Arguments:
             for path, value in paths
         ]
 
-    @property
-    def ragged(self) -> bool:
-        """True if a leaf has different shapes on different replicas."""
-        return any(len(set(leaf.shapes)) > 1 for leaf in self.leaves)
-
     def dynamic(self) -> list[Leaf]:
         """Returns the leaves that are arrays."""
         return [leaf for leaf in self.leaves if leaf.role != "static"]
@@ -108,10 +90,6 @@ class Arguments:
         """Returns the labels of the leaves that are Python numbers, or as one."""
         return [leaf.label for leaf in self.leaves if leaf.weak and not any(leaf.shapes)]
 
-    def static(self) -> list[tuple[str, Any]]:
-        """Returns the labels and values of the leaves that are no arrays."""
-        return [(leaf.label, leaf.value) for leaf in self.leaves if leaf.role == "static"]
-
     def examples(self, replica: int) -> int | None:
         """Returns the number of a replica's examples: rows of its part; None without parts."""
         for leaf in self.leaves:
@@ -119,20 +97,20 @@ class Arguments:
                 return leaf.shapes[replica][0]
         return None
 
-    def explain_parts(self, error: Exception) -> None:
-        """Adds to an error which arrays reached the function in parts, as the user divided them."""
-        parts = [str(leaf) for leaf in self.leaves if leaf.role == "parts"]
-        if parts:
-            error.add_note(
-                f"Divided over the replicas by their sharding, of which each replica has one "
-                f"part: {', '.join(parts)}. For the whole array on each replica pass "
-                "jax.device_put(array, strategy.mesh.whole)."
-            )
-
     def explain_replica(self, error: Exception, replica: int) -> None:
         """Adds to an error which replica's shapes led to it, where shapes differ."""
-        arguments = [(leaf.label, leaf.dtype, leaf.shapes) for leaf in self.leaves]
-        explain_shapes(error, replica, arguments, empty=self.examples(replica) == 0)
+        received = [
+            f"{leaf.label}: {leaf.dtype}{list(leaf.shapes[replica])}"
+            for leaf in self.leaves
+            if len(set(leaf.shapes)) > 1
+        ]
+        remedy = (
+            " A replica without examples runs the step, too: the function must work for empty "
+            "arrays (in reshape, sizes in place of -1)."
+        )
+        if received:
+            empty = remedy if self.examples(replica) == 0 else ""
+            error.add_note(f"Replica {replica} receives {', '.join(received)}.{empty}")
 
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""
@@ -165,18 +143,8 @@ def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
         weak, dtype = bool(value.aval.weak_type), value.dtype
     else:
         weak = not hasattr(value, "dtype")
-        if type(value) is int and abs(value) > np.iinfo(jnp.result_type(int)).max + (value < 0):
-            raise does_not_fit(value, label)
         dtype = jnp.result_type(value)
     return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
-
-
-def does_not_fit(value: Any, label: str) -> ArgumentValueError:
-    """Returns the error for a whole number that is too large for JAX."""
-    return ArgumentValueError(
-        f"{label} must fit {jnp.result_type(int)}, the dtype of JAX's whole numbers, got "
-        f"{shown(value)}. Pass a float, or keep the number out of the arguments."
-    )
 
 
 def _positional_index(path: tuple[Any, ...]) -> int | None:

@@ -10,15 +10,10 @@ import jax
 
 
 class StateKey(NamedTuple):
-    """The key of an array of objects that are changed in place, in the paths of JAX.
+    """The key of an array of objects that are changed in place, in the paths of JAX."""
 
-    Attributes:
-      label: The name of the array, such as `model.a.kernel`.
-      argument: The index of the positional argument that holds its object; None for a named one.
-    """
-
-    label: str
-    argument: int | None
+    label: str  # such as `model.a.kernel`
+    argument: int | None  # of the positional argument that holds its object
 
     def __str__(self) -> str:
         """Is the label."""
@@ -56,15 +51,10 @@ def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
 
 
 class Declared(NamedTuple):
-    """A part of the result that must be the same on all replicas.
+    """A part of the result that must be the same on all replicas."""
 
-    Attributes:
-      label: Its name, such as `result['w']` or `model.a.kernel`.
-      in_place: Whether it is an array of an object that is changed in place.
-    """
-
-    label: str
-    in_place: bool
+    label: str  # such as `result['w']`
+    in_place: bool  # an array of an object that is changed in place
 
     def refusal(self, why: str) -> str:
         """Returns the message for a value that is not the same, or not provably so."""

@@ -30,14 +30,7 @@ from distlab.values.distributed import PerReplica, stack
 
 
 class Operation(NamedTuple):
-    """An operation of JAX, as far as its name and parameters go.
-
-    Attributes:
-      primitive: What is computed.
-      params: Its parameters.
-      ctx: The context of an equation, which an operation outside of a jaxpr has not.
-      effects: The same.
-    """
+    """An operation of JAX, as far as its name and parameters go; an equation outside of a jaxpr."""
 
     primitive: Primitive
     params: dict[str, Any]

@@ -38,10 +38,7 @@ def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
 
 @final
 class EagerWatch:
-    """Events of a function that runs eagerly, and comparisons of the copies that it assigns.
-
-    Several threads may run it at once.
-    """
+    """Events of a function that runs eagerly, and comparisons of the copies that it assigns."""
 
     def __init__(self, strategy: int, function: str, source: str) -> None:
         self._number = next_number()

@@ -7,49 +7,31 @@ order, a debugger shows one thread at work, and nothing can deadlock.
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
 from distlab.devices.jax_internals import copied_context
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ContextError, WorkerError
 from distlab.processes import group
-from distlab.user_code import line_of, warn
-
-_PATIENCE_SECONDS: Final = 30.0
-"""A replica that has not come to a rendezvous by then is reported, once."""
 
 _NO_MORE: Final = "interpreter shutdown"
 """Python's message for a thread that is started while the interpreter ends."""
 
 
 class Rendezvous(NamedTuple):
-    """A replica's part in an operation of all replicas.
+    """A replica's part in an operation of all replicas."""
 
-    Attributes:
-      verb: The operation as error messages name it.
-      value: The replica's operand.
-      combine: Returns the result of each replica, from their operands in order.
-    """
-
-    verb: str
-    value: Any
-    combine: Callable[[list[Any]], Sequence[Any]]
+    verb: str  # as messages name the operation
+    value: Any  # the replica's operand
+    combine: Callable[[list[Any]], Sequence[Any]]  # each replica's result of all operands
 
 
 @final
 class ReplicaThread:
-    """A replica's thread, which runs only while `advance` waits for it.
-
-    Attributes:
-      number: The replica's number.
-      rendezvous: The operation at which it waits for the others; None while it runs.
-      outcome: Its result of that operation.
-      result: The result of its function.
-    """
+    """A replica's thread, which runs only while `advance` waits for it."""
 
     def __init__(self, number: int, body: Callable[[ReplicaThread], Any]) -> None:
         self.number = number
@@ -69,7 +51,7 @@ class ReplicaThread:
             daemon=True,
         )
 
-    def advance(self, waiting: ReplicaThread | None = None) -> None:
+    def advance(self) -> None:
         """Runs the replica to its next rendezvous or to its end; raises its error."""
         self.rendezvous = None
         if self._ended:
@@ -77,32 +59,9 @@ class ReplicaThread:
         if self._thread.ident is None:
             self._start()
         self._go.put(None)
-        self._await_pause(waiting)
+        self._paused.get()
         if self._error is not None:
             raise self._error
-
-    def _await_pause(self, waiting: ReplicaThread | None) -> None:
-        """Waits until the replica pauses, and warns once if it takes long while another waits."""
-        if waiting is not None:
-            try:
-                self._paused.get(timeout=_PATIENCE_SECONDS)
-            except Empty:
-                self._warn_of(waiting)
-            else:
-                return
-        self._paused.get()
-
-    def _warn_of(self, waiting: ReplicaThread) -> None:
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        if frame is None or waiting.rendezvous is None:
-            return
-        warn(
-            f"Replica {waiting.number} has waited for {_PATIENCE_SECONDS:g} s at "
-            f"{waiting.rendezvous.verb} for replica {self.number}, which is at {line_of(frame)}. "
-            "Replicas that run eagerly take turns: release locks before collectives and "
-            "merge_calls, or the replica that needs one never goes on.",
-            RuntimeWarning,
-        )
 
     def _start(self) -> None:
         try:
@@ -155,10 +114,7 @@ class ReplicaThread:
 
 
 def unwind(replicas: Sequence[ReplicaThread]) -> None:
-    """Ends the replicas' threads, and waits for those that run.
-
-    Another interrupt ends the wait. All threads were released by then, so none is left over.
-    """
+    """Ends the replicas' threads, and waits for those that run, unless another interrupt comes."""
     for replica in replicas:
         replica._leave()
     for replica in replicas:
@@ -168,11 +124,8 @@ def unwind(replicas: Sequence[ReplicaThread]) -> None:
 def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], None]) -> None:
     """Runs the replicas to their end, one after another from rendezvous to rendezvous."""
     while True:
-        waiting: ReplicaThread | None = None
         for replica in replicas:
-            replica.advance(waiting)
-            if replica.rendezvous is not None:
-                waiting = replica
+            replica.advance()
         reached = [replica.rendezvous for replica in replicas]
         met = [rendezvous for rendezvous in reached if rendezvous is not None]
         if not met:
@@ -199,10 +152,7 @@ class _UnwindError(BaseException):
 
 @final
 class ProcessMeeting:
-    """The rendezvous of all processes, compared before they combine values.
-
-    Nothing is exchanged where all devices are of this process.
-    """
+    """The rendezvous of all processes, compared before they combine values."""
 
     def __init__(self, mesh: ReplicaMesh) -> None:
         self._processes = group.current() if mesh.shared else None

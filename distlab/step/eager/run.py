@@ -31,7 +31,6 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.processes import group
 from distlab.step.arguments import in_place
-from distlab.step.arguments.notes import explain_eager
 from distlab.step.eager import axis as eager_axis
 from distlab.step.eager.rendezvous import (
     ProcessMeeting,
@@ -40,9 +39,9 @@ from distlab.step.eager.rendezvous import (
     run_in_turn,
     unwind,
 )
-from distlab.step.functions.arrays import explain_devices, require_references
 from distlab.step.functions.state import captured_state
 from distlab.step.programs.results import regroup, select, to_device
+from distlab.step.programs.trace import explain_axis
 from distlab.values.checks import code_of, require_components, require_plain
 from distlab.values.distributed import (
     DistributedValues,
@@ -65,10 +64,7 @@ def run(
     kwargs: Any,
     assigned: dict[StoredVariable, str] | None = None,
 ) -> Any:
-    """Runs `fn` on every replica as Python. See `Strategy.run`.
-
-    When a replica raises, assigned variables are restored.
-    """
+    """Runs `fn` on every replica as Python; if one raises, assigned variables are restored."""
     require_plain(fn)
     mesh = host.mesh
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
@@ -76,8 +72,6 @@ def run(
             require_components(leaf, "A per-replica argument", mesh.replicas)
     undo = frames.Undo()
     captured = captured_state(fn)
-    if mesh.replicas > 1:
-        require_references(fn)
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
@@ -93,15 +87,11 @@ def run(
                 mesh.replicas, replica.number, collectives.operate, collectives.differ
             ),
         ):
+            examples = _examples((args, kwargs), replica.number)
             try:
-                return in_place.call(
-                    fn,
-                    own_args,
-                    own_kwargs,
-                    _examples((args, kwargs), replica.number),
-                )
-            except Exception as error:
-                explain_eager(error, fn, args, kwargs, replica.number)
+                return in_place.call(fn, own_args, own_kwargs, examples)
+            except NameError as error:
+                explain_axis(error)
                 raise
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
@@ -119,7 +109,6 @@ def run(
                 unwind(replicas)  # after an interrupt one may still run, and assign
         finally:
             undo.restore()
-        explain_devices(fn, error)
         raise
 
 
@@ -144,11 +133,7 @@ def _in_python_where_it_reads(fn: Callable[..., Any], frame: frames.EagerFrame) 
 
 @final
 class EagerCollectives:
-    """The collectives that one replica's Python calls.
-
-    Attributes:
-      common: The arguments that all replicas receive whole.
-    """
+    """The collectives that one replica's Python calls."""
 
     def __init__(
         self,
@@ -163,10 +148,7 @@ class EagerCollectives:
         self._undo = undo
 
     def replica_id(self) -> Any:
-        """Returns the replica's number as a NumPy scalar, which each replica has its own of.
-
-        Inside `jax.jit` it is a tracer: JAX keeps one program for all replicas.
-        """
+        """Returns the replica's number; in `jax.jit` a tracer, as JAX keeps one program for all."""
         return jax.lax.axis_index(AXIS) if being_staged() else np.int32(self._replica.number)
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:

@@ -44,12 +44,7 @@ _EMPTY: Final = object()
 
 
 class Identity(NamedTuple):
-    """A function's key, and the objects whose `id` stands in it.
-
-    Attributes:
-      key: Equal for functions that are the same.
-      kept: The objects. While they live, no other object has their `id`.
-    """
+    """A function's key, and the objects whose `id` stands in it, kept alive."""
 
     key: Key
     kept: list[Any]
@@ -193,17 +188,11 @@ def static_of(key: Any) -> StaticKey | None:
 
 
 class Reference(NamedTuple):
-    """A value to which a function refers.
-
-    Attributes:
-      identity: Its identity.
-      text: The value, as text.
-      counts: Whether it is a number or an array, or holds one, so that an argument can replace it.
-    """
+    """A value to which a function refers."""
 
     identity: Identity
     text: str
-    counts: bool
+    counts: bool  # a number or an array, or holds one
 
 
 def references(fn: Any, depth: int = 3) -> dict[str, Reference]:

@@ -22,20 +22,12 @@ _MOST_ELEMENTS: Final = 64
 
 
 class Named(NamedTuple):
-    """A global as it was when the programs of a function were found.
+    """A global as it was when the programs of a function were found."""
 
-    Attributes:
-      scope: The globals of the function that names it.
-      name: Its name.
-      value: The object.
-      code: The code of a function; None for other objects.
-      defaults: The defaults of a function.
-    """
-
-    scope: dict[str, Any]
+    scope: dict[str, Any]  # the globals of the function that names it
     name: str
     value: Any
-    code: CodeType | None
+    code: CodeType | None  # None for other objects than functions
     defaults: Any
 
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType
 from typing import Any, Final, final
 
-from distlab.errors import ArgumentTypeError, RecompilationWarning
+from distlab.errors import ArgumentTypeError
 from distlab.step.functions.holders import library_of
 from distlab.step.functions.identity import referenced
-from distlab.user_code import warn
 from distlab.values.checks import function_name
 from distlab.variables.outside_reads import Holder
 
@@ -25,7 +24,6 @@ _OF_KERAS: Final = (
     "pass its arrays in args=(...), as stateless_call and stateless_apply take and return them."
 )
 _DEEPEST: Final = 4
-_CHANGED_TOO_OFTEN: Final = 3
 
 
 def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
@@ -59,24 +57,12 @@ def _listed(names: list[str]) -> str:
 
 @final
 class CapturedState:
-    """The objects that a function uses from outside, and the arrays that they have now.
-
-    Args:
-      function: The function's name.
-      names: Their names and classes.
-      holders: Their variables.
-      way_out: The remedy, to end a message with.
-
-    Attributes:
-      names: Their names and classes.
-      holders: Their variables.
-    """
+    """The objects that a function uses from outside, and the arrays that they have now."""
 
     def __init__(self, function: str, names: list[str], holders: list[Any], way_out: str) -> None:
         self.names, self.holders = names, holders
         self._function, self._way_out = function, way_out
         self._arrays = [(holder, holder.get_raw_value()) for holder in holders]
-        self._changes = 0
 
     def changed(self) -> bool:
         """Returns whether one of them has other arrays now."""
@@ -95,16 +81,6 @@ class CapturedState:
         raise ArgumentTypeError(
             f"{self._text()} Each replica changed it, one after another. Instead, {self._way_out}"
         )
-
-    def follow(self, outdated: CapturedState) -> None:
-        """Counts how often they have changed since the function was first compiled."""
-        self._changes = outdated._changes + 1
-        if self._changes == _CHANGED_TOO_OFTEN:
-            warn(
-                f"{self._text()} Its arrays have changed {self._changes} times, and each time the "
-                f"function was compiled again. Instead, {self._way_out}",
-                RecompilationWarning,
-            )
 
     def _text(self) -> str:
         return f"{self._function} uses {'; '.join(self.names)} from outside."

@@ -17,10 +17,8 @@ T = TypeVar("T")
 class Flow(ABC, Generic[T]):
     """A walk through a jaxpr, and the functions that it calls, with marks on values.
 
-    The bodies of loops and branches are walked by themselves: no mark goes in or out.
-
-    `causes` says for each operation, by its `id`, why its operands may differ between
-    replicas.
+    The bodies of loops and branches are walked by themselves: no mark goes in or out. `causes` says
+    for each operation, by its `id`, why its operands may differ between replicas.
     """
 
     def __init__(self, causes: dict[int, list[Causes]]) -> None:

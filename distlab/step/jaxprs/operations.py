@@ -55,28 +55,14 @@ _SAME_ON_ALL: Final = frozenset(
 
 
 class Inner(NamedTuple):
-    """A jaxpr that an operation runs.
-
-    Attributes:
-      jaxpr: The open jaxpr.
-      consts: The values of its constants.
-    """
+    """An open jaxpr that an operation runs, and the values of its constants."""
 
     jaxpr: Any
     consts: tuple[Any, ...]
 
 
 class Scan(NamedTuple):
-    """The parts of `jax.lax.scan`.
-
-    Attributes:
-      body: The closed jaxpr of one iteration.
-      consts: Number of operands that all iterations share.
-      carry: Number of operands that one iteration passes to the next.
-      length: Number of iterations.
-      reverse: Whether the iterations start at the last row.
-      unroll: Number of iterations that one pass of the compiled loop computes.
-    """
+    """The parts of `jax.lax.scan`; `consts` and `carry` are numbers of operands."""
 
     body: core.ClosedJaxpr
     consts: int
@@ -87,14 +73,7 @@ class Scan(NamedTuple):
 
 
 class While(NamedTuple):
-    """The parts of `jax.lax.while_loop`.
-
-    Attributes:
-      condition: The jaxpr that decides whether to continue.
-      body: The jaxpr of one iteration.
-      condition_consts: Number of operands of the condition only.
-      body_consts: Number of operands of the body only.
-    """
+    """The parts of `jax.lax.while_loop`, with the numbers of operands of one of them only."""
 
     condition: Inner
     body: Inner
@@ -333,10 +312,7 @@ def is_random(equation: Any) -> bool:
 
 
 def is_by_element(equation: Any) -> bool:
-    """Returns whether each element of the result is computed from the same one of the operands.
-
-    Single numbers among the operands belong to all elements.
-    """
+    """Returns whether an element of the result depends on the same one of each array operand."""
     if inner_jaxprs(equation) or _NOT_BY_ELEMENT.match(name(equation)):
         return False
     shape = equation.outvars[0].aval.shape
@@ -396,20 +372,14 @@ def is_lookup(equation: Any) -> bool:
 
 
 def added_rows(equation: Any) -> int | None:
-    """Returns how many rows of a table an operation adds to; None for other operations.
-
-    The gradient of `table[ids]` adds the gradients of the rows to zeros.
-    """
+    """Returns how many rows of a table an operation adds to, as gradients of `table[ids]` do."""
     if name(equation) not in {"scatter-add", "scatter_add"}:
         return None
     return int(np.prod(equation.invars[1].aval.shape[:-1], dtype=np.int64))
 
 
 def user_line(equation: Any) -> str:
-    """Returns the file and line of the user's program that an operation stems from.
-
-    Lines of installed packages and of distlab are left out; empty where no other is known.
-    """
+    """Returns the line of the user's program that an operation stems from; empty if unknown."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         path = Path(frame.file_name)
@@ -465,14 +435,10 @@ def key(equation: Any, operands: Sequence[Hashable], *, derivatives: bool = True
 def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hashable:
     """Returns what two outputs have in common that equations compute alike, as `key` does.
 
-    Of an equation that runs jaxprs, such as a call or a loop, it is that of what the output needs:
-    the others, and operands that only they need, may differ.
+    Of an equation that runs jaxprs, such as a call, it is that of what the output needs.
     """
     if has_effect(equation) or not inner_jaxprs(equation):
         return output, key(equation, operands, derivatives=False)
-    loop = while_loop(equation)
-    if loop is not None:
-        return _loop_key(loop, operands, output)
     inner = called(equation)
     if inner is not None:
         wanted = [n == output for n in range(len(equation.outvars))]
@@ -484,24 +450,6 @@ def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hash
     needed = [key_of[id(atom)] for atom in part.invars]
     position = next(n for n, var in enumerate(part.outvars) if var is equation.outvars[output])
     return position, key(part, needed, derivatives=False)
-
-
-def _loop_key(loop: While, operands: Sequence[Hashable], output: int) -> Hashable:
-    """Returns the key of one value that a while loop carries, and of the others that it needs."""
-    condition, uses = part_of_jaxpr(loop.condition.jaxpr, [True])
-    of_condition, of_body = loop.condition_consts, loop.body_consts
-    carried = uses[of_condition:]
-    carried[output] = True
-    while True:
-        body, used = part_of_jaxpr(loop.body.jaxpr, carried)
-        more = [a or b for a, b in zip(carried, used[of_body:], strict=True)]
-        if more == carried:
-            break
-        carried = more
-    flags = [*uses[:of_condition], *used[:of_body], *carried]
-    parts = (Inner(condition, loop.condition.consts), Inner(body, loop.body.consts))
-    keys = tuple(_jaxpr_key(part, derivatives=False) for part in parts)
-    return "while", sum(carried[:output]), tuple(flags), keys, tuple(_chosen(operands, flags))
 
 
 def _chosen(operands: Sequence[Hashable], flags: Sequence[bool]) -> list[Hashable]:

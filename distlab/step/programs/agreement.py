@@ -23,9 +23,6 @@ from distlab.variables import storage
 from distlab.variables.variable import Variable
 
 _MOST_NAMED: Final = 4
-_REPLICATED: Final = (
-    " A state that strategy.replicate made is one for each replica: pass the state itself."
-)
 
 
 @final
@@ -34,10 +31,6 @@ class Agreement:
 
     The copies of a mirrored variable are equal unless one was assigned alone, which its storage
     knows. So a proof that relies on variables is looked at again when that changes.
-
-    Raises:
-      StructureError: A result that is declared `Mirrored` may differ between replicas, or a
-        collective is in a branch or loop that may diverge between them.
     """
 
     def __init__(
@@ -53,11 +46,6 @@ class Agreement:
         self._variables = {cause(n): v for n, v in enumerate(read) if _has_equal_copies(v)}
         self._trusted: Causes = divergence.union(self._variables)
         inputs: list[Variable | Leaf] = [*read, *leaves]
-        self._split = divergence.union(
-            cause(n)
-            for n, one in enumerate(inputs)
-            if isinstance(one, Leaf) and one.role == "split"
-        )
         causes_of = {id(one): cause(n) for n, one in enumerate(inputs) if _may_differ(one)}
         columns = zip(
             *(
@@ -104,11 +92,12 @@ class Agreement:
             found = list(self._named(why & ~self._trusted))
             found += [v.name for v in self._relied_on(why) if not v.storage.agrees()]
             if found:
-                text = declared.refusal(
-                    f"in {self._function} it may differ between them: it depends on "
-                    f"{_listed(found)} without an all-reduce between"
+                raise StructureError(
+                    declared.refusal(
+                        f"in {self._function} it may differ between them: it depends on "
+                        f"{_listed(found)} without an all-reduce between"
+                    )
                 )
-                raise StructureError(f"{text}{_REPLICATED if why & self._split else ''}")
 
     def _relied_on(self, why: Causes) -> Iterator[Variable]:
         return (variable for bit, variable in self._variables.items() if why & bit)

@@ -21,7 +21,6 @@ from distlab.step.functions.identity import (
 )
 from distlab.step.functions.names import is_as_it_was, named
 from distlab.step.programs.program import Program
-from distlab.text.shown import shown
 from distlab.user_code import warn
 from distlab.values.checks import function_name, function_source
 from distlab.variables.variable import dependents_of_youngest
@@ -39,13 +38,6 @@ class FunctionPrograms(dict[Any, Program]):
     They hold the variables that they use, and nothing but those variables may hold them: who drops
     a model, and the step that trained it, gets its memory back. Of several variables the one that
     was made last holds them.
-
-    Attributes:
-      identity: The function's identity.
-      references: The values to which it refers, by name.
-      named: The globals that it names, of which a notebook may make others.
-      uses: How often they were asked for.
-      last_use: The number of the last time, counted over all functions.
     """
 
     __slots__ = (
@@ -80,11 +72,7 @@ class FunctionPrograms(dict[Any, Program]):
 
 @final
 class ProgramCache:
-    """Keeps the programs of the last 256 functions, and no longer than the variables that they use.
-
-    A function that is made anew at each call is found by its identity. So functions whose closures
-    change can't fill the memory. Any thread may use the cache.
-    """
+    """The programs of the last 256 functions, kept no longer than the variables that they use."""
 
     def __init__(self) -> None:
         # Not by the keys themselves: objects in them may hold variables, too.
@@ -95,13 +83,7 @@ class ProgramCache:
         self._lock = threading.RLock()  # a signal handler may run a step while it is held
 
     def of(self, fn: Callable[..., Any]) -> FunctionPrograms:
-        """Returns a function's programs, to read and add to.
-
-        Warns:
-          RecompilationWarning: The function is made anew at each call, and a number or array
-            that it refers to changes each time, so that this is the third compilation for one
-            call each.
-        """
+        """Returns a function's programs; warns of a third compilation for one call each."""
         kept: list[Any] = []
         key = key_of(fn, kept)
         warning = None
@@ -183,56 +165,40 @@ def _source_of(fn: Callable[..., Any]) -> Hashable:
 
 
 def keep(programs: FunctionPrograms, key: Key, program: Program) -> None:
-    """Adds a program to those of its function, of which the last 256 are kept.
-
-    One that holds a value that JAX is tracing serves for this call alone, and is not kept.
-
-    Warns:
-      RecompilationWarning: It is the fifth one that differs from others only in the values of
-        static arguments, strings, bools and None left out.
-    """
+    """Adds a program to those of its function, of which the last 256 are kept."""
     if program.spmd.outside:
         return
     known = key in programs
     if not known and len(programs) >= _PROGRAMS_KEPT:
         del programs[next(iter(programs))]
     programs[key] = program
-    if known:
+    values = [leaf.label for leaf in program.arguments.leaves if _is_value(leaf)]
+    if known or not values:
         return
-    structure, leaves, *rest = key
-    arrays = _dynamic(leaves)
-    if None not in arrays:
-        return
-    alike = [
-        other
-        for its_structure, other, *its_rest in programs
-        if its_structure == structure and its_rest == rest and _dynamic(other) == arrays
-    ]
-    if len(alike) != _VALUES_TOO_MANY:
-        return
-    changed = [
-        f"{argument.label}: {shown(before.value, 40)} -> {shown(after.value, 40)}"
-        for argument, before, after in zip(
-            program.arguments.leaves,
-            map(static_of, alike[-2]),
-            map(static_of, alike[-1]),
-            strict=True,
+    kind = _without_values(key)
+    if sum(_without_values(other) == kind for other in programs) == _VALUES_TOO_MANY:
+        warn(
+            f"{program.function} was compiled for {_VALUES_TOO_MANY} values of arguments that are "
+            f"no arrays ({', '.join(values)[:400]}). Each new value compiles it again: pass "
+            "numbers that change as arrays, without static_argnums and static_argnames, and "
+            "objects that define equality and a hash.",
+            RecompilationWarning,
         )
-        if before is not None
-        and after is not None
-        and before != after
-        and not isinstance(after.value, bool | str | bytes | None)
-    ]
-    if not changed:
-        return
-    warn(
-        f"{program.function} was compiled for {_VALUES_TOO_MANY} values of arguments that are no "
-        f"arrays ({'; '.join(changed)[:400]}). Each new value compiles it again: pass numbers that "
-        "change as arrays, without static_argnums and static_argnames, and objects that define "
-        "equality and a hash.",
-        RecompilationWarning,
+
+
+def _is_value(leaf: Any) -> bool:
+    """Returns whether a static argument, or its key, is no flag or name, of which few exist."""
+    return not isinstance(leaf.value, bool | str | bytes | None)
+
+
+def _without_values(key: Key) -> tuple[Any, ...]:
+    structure, leaves, *rest = key
+    statics = map(static_of, leaves)
+    return (
+        structure,
+        *rest,
+        *[
+            None if static is not None and _is_value(static) else leaf
+            for static, leaf in zip(statics, leaves, strict=True)
+        ],
     )
-
-
-def _dynamic(leaves: tuple[Any, ...]) -> list[Any]:
-    return [leaf if static_of(leaf) is None else None for leaf in leaves]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any
 
 import jax
@@ -15,12 +13,10 @@ import numpy as np
 
 from distlab import events
 from distlab.events import sink
-from distlab.step.arguments.names import parent
 from distlab.step.jaxprs import operations
 from distlab.step.programs.program import Program
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
-from distlab.values.distributed import Shape
 
 
 def emit(
@@ -65,9 +61,7 @@ def emit(
 def _names_by_shape(program: Program) -> dict[str, str]:
     """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    A shape that several of them share has the names of two. All variables in one flat array, all
-    arrays of an argument or a part of one, and those of one shape in a stack have a name, too: so
-    are gradients combined at once.
+    A gradient has that of its variable. A shape that several share has the names of two.
     """
     named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
     named += [
@@ -80,27 +74,7 @@ def _names_by_shape(program: Program) -> dict[str, str]:
         text = _hlo_shape(dtype, shape)
         if "[]" not in text:
             names[text].append(name)
-    joined = {text: name for text, name in _joined(program) if text not in names}
-    return joined | {text: _one_of(sharing) for text, sharing in names.items()}
-
-
-def _joined(program: Program) -> Iterator[tuple[str, str]]:
-    """Yields the shape of several arrays in one, flat or stacked, and what they are together."""
-    arrays: dict[tuple[str, str], list[Shape]] = defaultdict(list)
-    for variable in program.spmd.read:
-        if jnp.issubdtype(variable.dtype, jax.dtypes.extended):
-            continue
-        for group in ("all variables", *(["trainable variables"] if variable.trainable else [])):
-            arrays[group, str(variable.dtype)].append(variable.shape)
-    for leaf in program.arguments.leaves:
-        if leaf.role != "static" and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-            part = leaf.label
-            while part := parent(part):
-                arrays[part, str(leaf.dtype)].append(leaf.shapes[0])
-    for (name, dtype), shapes in arrays.items():
-        yield _hlo_shape(jnp.dtype(dtype), (sum(map(math.prod, shapes)),)), name
-        for shape, count in Counter(shapes).items():
-            yield _hlo_shape(jnp.dtype(dtype), (count, *shape)), name
+    return {text: _one_of(sharing) for text, sharing in names.items()}
 
 
 def _one_of(names: list[str]) -> str:

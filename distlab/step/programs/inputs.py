@@ -17,7 +17,7 @@ from distlab.context.host import Host
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.pieces import is_divided
 from distlab.errors import ArgumentValueError, DonatedError
-from distlab.step.arguments.leaves import Arguments, Leaf, does_not_fit
+from distlab.step.arguments.leaves import Arguments, Leaf
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
@@ -33,16 +33,7 @@ class NotWholeError(Exception):
 
 @final
 class ProgramInputs:
-    """The inputs of one program, which it places on the mesh.
-
-    Attributes:
-      donated: For each dynamic argument, whether it is donated.
-      donates: Whether any argument is donated.
-      given: For each variable that the program reads, whether its new value takes over the
-        memory of the old one.
-      gives: Whether any variable is given.
-      all_split: Whether each leaf has a component for each replica.
-    """
+    """The inputs of one program, which it places on the mesh."""
 
     def __init__(self, function: str, arguments: Arguments, spmd: SpmdFunction, host: Host) -> None:
         self.donated = [leaf.donated for leaf in arguments.dynamic()]
@@ -242,9 +233,4 @@ def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:
     if isinstance(array, jax.Array) and array.sharding == sharding:
         return array
     # device_put may share the array's memory on the device that has it already.
-    try:
-        return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)
-    except (OverflowError, ValueError) as error:
-        if not isinstance(array, int):
-            raise
-        raise does_not_fit(array, leaf.label) from error
+    return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)

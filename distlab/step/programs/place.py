@@ -22,16 +22,9 @@ _numbers = itertools.count()
 
 @final
 class Place:
-    """The devices of replicas that run in sync, and their programs.
+    """The devices of replicas that run in sync, their last batches, and their programs.
 
-    Most strategies have one place. A `ParameterServerStrategy` has one for each
-    worker.
-
-    Attributes:
-      number: The place's number in this process.
-      batch: The last batches of distributed datasets here.
-      programs: The compiled programs of the functions that ran here.
-      eager_programs: What watches the functions that ran here eagerly, by name and line.
+    Most strategies have one place; a `ParameterServerStrategy` has one for each worker.
     """
 
     def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:

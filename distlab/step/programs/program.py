@@ -20,13 +20,11 @@ from distlab.devices.requirements import require_compilation
 from distlab.errors import ContextError
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
-from distlab.step.arguments.notes import explain_parts_of_batch
 from distlab.step.functions.state import captured_state, with_noted
 from distlab.step.programs.inputs import ProgramInputs, merged
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.ragged.programs import RaggedPrograms
 from distlab.values.checks import function_name, function_source
-from distlab.values.plain_arrays import is_packed
 from distlab.variables import server_traffic, storage
 from distlab.variables.outside_reads import noting
 from distlab.variables.remote_storage import RemoteStorage
@@ -45,26 +43,6 @@ class Program:
     """The program of one function for one set of argument shapes.
 
     Making one traces the function; the first call compiles it.
-
-    Attributes:
-      number: Its number in this process.
-      function: The function's qualified name.
-      source: File and line of the function's definition.
-      configuration: JAX's settings when it was traced.
-      arguments: The function's arguments, leaf by leaf.
-      spmd: The function over all replicas.
-      captured: The objects of Flax NNX and Keras that the function uses from outside; None if it
-        uses none.
-      inputs: Places the inputs on the mesh.
-      compiled: The executable, or the programs of a ragged step; None until the first call.
-      trace_ns: Nanoseconds that tracing and lowering took.
-      compile_ns: Nanoseconds that XLA took; 0 until the first call.
-      copies: Compares the copies of states that each replica updates by itself, before and after
-        a step; None where no replica does.
-      results: Keeps the small results of the last steps; None where nobody records, or none is.
-      alike_leaves: The positions of those of `alike` among the leaves of the result.
-      alike: The positions of the results that are the same on all replicas; none where nobody
-        records.
     """
 
     def __init__(
@@ -85,8 +63,6 @@ class Program:
             with noting() as read:
                 self.spmd = SpmdFunction(fn, self.arguments, host)
         except Exception as error:
-            self.arguments.explain_parts(error)
-            explain_parts_of_batch(error, fn, args, kwargs)
             if self.captured is not None:
                 self.captured.explain(error)
             raise
@@ -110,7 +86,6 @@ class Program:
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
-        self._jitted: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
         self._marker_is_a_key = False
         # An output that marks the step's end is needed where all others may be given away, as
@@ -231,16 +206,11 @@ class Program:
             values, _ = inputs.examples()
             lowered = self.spmd.programs(step.__name__, values, arrays, inputs.donated)
         else:
-            jitted = jax.jit(step, donate_argnums=(1, 3))
-            lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
+            lowered = jax.jit(step, donate_argnums=(1, 3)).lower(
+                *inputs.examples(), *inputs.by_donation(arrays)
+            )
         compiling = time.monotonic_ns()
         self.compiled = lowered.compile()
-        if not self.spmd.parted and any(
-            is_packed(aval.dtype) for aval in jax.tree.leaves(lowered.in_avals)
-        ):
-            # JAX compares the layouts of packed numbers, such as int4, as if they were not, and
-            # refuses them where the program was compiled ahead of time.
-            self._jitted = jitted
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         selection.give_back_memory()
@@ -276,7 +246,7 @@ class Program:
         agreement = self.spmd.agreement
         if agreement is not None and agreement.looked_at != storage.changes.last:
             agreement.confirm()
-        call = self._call or self._jitted or self.compiled
+        call = self._call or self.compiled
         keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
         values = self.inputs.values(keep=keep) if self.spmd.read else ([], [])
         ran: list[list[jax.Array]] = []
@@ -292,7 +262,7 @@ class Program:
         if self._changes is not None:
             self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
         if self._call is None:
-            self._call = self._jitted or jax_internals.compiled_call(self.compiled)
+            self._call = jax_internals.compiled_call(self.compiled)
             if self._mesh.shared:
                 connections.settle(outputs)
         outputs = outputs[self._taken :]
@@ -320,9 +290,8 @@ def _dispatch(program: Program) -> Dispatch:
 def _order_of_outputs(spmd: SpmdFunction, inputs: ProgramInputs) -> tuple[list[int], int]:
     """Returns the outputs of `spmd` in the order of the program's, and how many go first.
 
-    The new values of the variables that are given come first, in the order of the old ones. XLA
-    pairs given arrays with outputs of their size one by one, and copies a value that has to
-    leave its memory to that of another variable.
+    Those are the new values of variables that are given, in the order of the old ones: XLA pairs
+    given arrays with outputs of their size one by one, and would copy where the order differs.
     """
     numbers = {variable: n for n, variable in enumerate(spmd.written, spmd.computed)}
     first = [numbers[v] for v, given in zip(spmd.read, inputs.given, strict=True) if given]

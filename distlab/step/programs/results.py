@@ -58,7 +58,7 @@ def undeclared(nest: Any) -> Any:
 
 
 def own_arrays(nests: Iterable[Any]) -> list[Any]:
-    """Returns nests with copies of NumPy's arrays of numbers, each made before the next nest is.
+    """Returns nests with copies of NumPy's arrays, each made before the next nest is.
 
     So a function may fill the same array for each replica. What it leaves as it was is one copy.
     """
@@ -130,11 +130,7 @@ def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bo
 def _merge_with_others(
     columns: list[tuple[Any, ...]], names: list[Declared], mesh: ReplicaMesh, *, wrap: bool
 ) -> list[Any]:
-    """Merges the leaves of the local replicas' nests, where other processes have replicas, too.
-
-    All processes call it. They exchange what they have at each leaf, because the shape
-    of a global array depends on all of them.
-    """
+    """Merges leaves where other processes have replicas, too: all exchange what they have."""
     processes = group.current()
     assert processes is not None
     labels = [name.label for name in names]

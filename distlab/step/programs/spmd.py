@@ -13,9 +13,9 @@ import numpy as np
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
-from distlab.errors import ShardingError, StructureError
+from distlab.errors import StructureError
 from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
-from distlab.step.functions.arrays import constant, whole_on
+from distlab.step.functions.arrays import constant, require_usable, whole_on
 from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.flat import flattened
 from distlab.step.programs.agreement import Agreement
@@ -25,39 +25,20 @@ from distlab.step.ragged.parts import Boundary, can_be_parted
 from distlab.step.ragged.programs import RaggedPrograms
 from distlab.step.ragged.schedule import divide
 from distlab.step.ragged.stages import Group, InputSlice, Stages
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.padding import common_shape
-from distlab.values.plain_arrays import is_packed
 from distlab.variables.variable import Variable
 
 
 @final
 class SpmdFunction:
-    """A function of variables' values and arrays that computes a step on all replicas.
-
-    Attributes:
-      traces: The function's trace for each group of replicas with equal shapes.
-      leaves: The arrays among the arguments, which are the inputs after the variables; then those
-        of `outside`.
-      replicas: The number of replicas.
-      read: The variables whose values are inputs.
-      written: The variables whose new values are the outputs after the results.
-      updates: The operations on variables of parameter servers: the variable, the verb and the
-        number of operands, which are the last outputs.
-      computed: The number of outputs before them, which are results.
-      ragged: Whether the replicas compute different shapes.
-      parted: Whether `programs` can compute the step, which is ragged then.
-      overwritten: The variables in `read` and `written` whose old value nothing else can need.
-      waits: Whether a device may wait for others, or for Python, in the middle of the step.
-      agreement: What the replicas provably hold alike; None with one replica.
-      outside: The values from outside that `fn` uses and JAX is tracing, as under `jax.grad`: they
-        have no numbers, so the step can only be part of another program.
-    """
+    """A function of variables' values and arrays that computes a step on all replicas."""
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
         mesh = host.mesh
+        self._function = function_name(fn)
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
         _require_same_results(self.traces)
@@ -90,13 +71,10 @@ class SpmdFunction:
         self.agreement: Agreement | None = None
         if not self._alone:
             groups = self._stages.groups if self._stages is not None else []
-            self.agreement = Agreement(
-                function_name(fn), self.traces, groups, self.read, self.leaves
-            )
+            self.agreement = Agreement(self._function, self.traces, groups, self.read, self.leaves)
         # Programs of some replicas alone have not all processes, so one program has all shapes.
         parts = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
-        # Programs that are compiled ahead of time do not take packed numbers.
-        self.parted = parts and not any(map(_has_packed, self.traces))
+        self.parted = parts
         self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
@@ -134,7 +112,7 @@ class SpmdFunction:
         try:
             return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
         except (ValueError, NotImplementedError) as error:
-            self._explain_constants(error)
+            require_usable(self._function, self._constants(), error)
             raise
 
     def operand_kinds(self) -> list[tuple[Shape, np.dtype]]:
@@ -158,10 +136,7 @@ class SpmdFunction:
         ]
 
     def wraps(self) -> list[Callable[[jax.Array], Any] | None]:
-        """Returns for each computed leaf of the result what makes a value of the output.
-
-        With one replica leaves are plain arrays, as in TensorFlow.
-        """
+        """Returns for each computed leaf what makes a value of it; None for a plain array."""
         return [None if self._alone else self._wrap(n) for n in range(self.computed)]
 
     def _wrap(self, position: int) -> Callable[[jax.Array], Any]:
@@ -193,16 +168,11 @@ class SpmdFunction:
                 for partition, out in zip(self._out_partitions(), outputs, strict=True)
             ]
         except (ValueError, NotImplementedError) as error:
-            self._explain_constants(error)
+            require_usable(self._function, self._constants(), error)
             raise
 
-    def _explain_constants(self, error: Exception) -> None:
-        """Names an array that the function uses from outside, when a program can't hold it."""
-        for local in self.traces:
-            if local.divided:
-                raise ShardingError(local.divided) from error
-            if local.meshed and "mesh" in shown_text(error).lower():
-                raise ShardingError(local.meshed) from error
+    def _constants(self) -> list[Any]:
+        return [constant for local in self.traces for constant in local.jaxpr.consts]
 
     def _overwritten(self) -> frozenset[Variable]:
         """Returns no variable when the step may fail or stop between two of them.
@@ -235,17 +205,6 @@ class SpmdFunction:
         return None if by_group is None else tuple(by_group[g] for g in self._group_of)
 
 
-def _has_packed(local: LocalTrace) -> bool:
-    """Returns whether a trace has numbers of less than a byte, such as int4."""
-    jaxpr = local.jaxpr.jaxpr
-    computed = (variable for equation in jaxpr.eqns for variable in equation.outvars)
-    return any(is_packed(atom.aval.dtype) for atom in (*jaxpr.invars, *computed) if _is_array(atom))
-
-
-def _is_array(atom: Any) -> bool:
-    return hasattr(atom.aval, "dtype")
-
-
 def _may_wait(jaxpr: Any) -> bool:
     """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not show."""
     return operations.collective_in(jaxpr) is not None or operations.reaches_out(jaxpr)
@@ -267,13 +226,10 @@ def _trace_groups(
     firsts: list[int],
     group_of: list[int],
 ) -> list[LocalTrace]:
-    """Traces `fn` for each group of replicas, in rounds.
+    """Traces `fn` for each group of replicas, in rounds, each with the results of the one before.
 
-    The trace of one group depends on the others: on the shapes that they pass
-    to an all-gather, and on whether they reduce or return another Python number. Each
-    round uses the results of the round before it. What `fn` makes in the first
-    round, such as variables, it finds in the second, where it is known, too, whether
-    it uses arrays from outside that lie on the mesh.
+    The trace of one group depends on the others: on the shapes that they gather, and on the Python
+    numbers that they reduce or return. What `fn` makes in the first round, the second one finds.
     """
     gathered: list[list[Shape]] = []
     passed_on: frozenset[int] = frozenset()

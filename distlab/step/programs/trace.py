@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -19,52 +18,31 @@ from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.errors import ContextError, StructureError
+from distlab.errors import ContextError
 from distlab.step.arguments import in_place
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.arguments.names import Declared, declared
-from distlab.step.arguments.notes import explain_axis, other_ways
-from distlab.step.functions.arrays import divided_text, on_a_mesh_text
+from distlab.text.shown import shown_text
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
-from distlab.values.plain_arrays import is_of_integers
 from distlab.values.wide_integers import require_kept
 from distlab.variables import frames
 from distlab.variables.variable import Variable, live
 
 
 class LocalTrace(NamedTuple):
-    """The trace of a replica function on one replica.
-
-    Attributes:
-      jaxpr: Computes the results and the written variables' new values from the
-        variables' values and the dynamic arguments.
-      read: The variable of each of the jaxpr's first inputs; None for unused inputs.
-      written: The assigned variables, in the order of the outputs after the results.
-      results: The structure of the result.
-      static: For each leaf of the result None when it is computed, or a tuple of
-        the object that `fn` returned.
-      declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
-      one: For each computed leaf whether a `merge_call` of several workers made it, one for all.
-      updates: For each operation on a variable of a parameter server the variable, the verb and
-        the number of operands, which are the last outputs.
-      divided: What is wrong where a program can't hold a divided array from outside of `fn`.
-      meshed: What is wrong where it can't hold a whole one that lies on a mesh.
-      on_mesh: Whether it was traced as a part of a program of the mesh.
-    """
+    """The trace of a replica function on one replica."""
 
     jaxpr: ClosedJaxpr
-    read: tuple[Variable | None, ...]
-    written: tuple[Variable, ...]
-    results: Any
-    static: tuple[tuple[Any] | None, ...]
-    declared: tuple[Declared | None, ...]
-    one: tuple[bool, ...] = ()
-    updates: tuple[tuple[Variable, str, int], ...] = ()
-    divided: str = ""
-    meshed: str = ""
-    on_mesh: bool = False
+    read: tuple[Variable | None, ...]  # of each of the first inputs; None for unused ones
+    written: tuple[Variable, ...]  # in the order of the outputs after the results
+    results: Any  # the result's structure
+    static: tuple[tuple[Any] | None, ...]  # None for a computed leaf, else what `fn` returned
+    declared: tuple[Declared | None, ...]  # names of those returned as `Mirrored`
+    one: tuple[bool, ...] = ()  # whether a `merge_call` of workers made it
+    updates: tuple[tuple[Variable, str, int], ...] = ()  # a variable, the verb, its operands
+    on_mesh: bool = False  # traced as a part of a program of the mesh
 
     @property
     def computed(self) -> int:
@@ -96,9 +74,7 @@ def trace(
         with frames.use(frame), scopes.replica(context):
             result = in_place.call(fn, args, kwargs, arguments.examples(replica))
         paths, found["results"] = jax.tree_util.tree_flatten_with_path(result, is_leaf=_is_mirrored)
-        paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
         leaves = [leaf for _, leaf in paths]
-        _require_visible(paths)
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
@@ -128,14 +104,14 @@ def trace(
         with _seen(mesh, on_mesh), jax_internals.sums_of_numbers(AXIS, _differs):
             jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
-        raise needs_python(fn, "run", error, other_ways(arguments.numbers())) from error
+        raise needs_python(fn, "run", error, _other_ways(arguments.numbers())) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
             "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
-    except (NameError, ValueError, TypeError, IndexError) as error:
+    except NameError as error:
         explain_axis(error)
         raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
@@ -148,18 +124,37 @@ def trace(
     return LocalTrace(
         ClosedJaxpr(jaxpr.jaxpr, [_unshared(const) for const in jaxpr.consts]),
         **found,
-        divided=divided_text(fn, jaxpr.consts),
-        meshed=on_a_mesh_text(fn, jaxpr.consts),
         on_mesh=on_mesh,
     )
 
 
-def _unshared(const: Any) -> Any:
-    """Returns a constant as another object with the same memory, if it is one of NumPy.
+def explain_axis(error: NameError) -> None:
+    """Adds the name of the replicas' axis to JAX's error for an axis that is not bound."""
+    if "axis name" in shown_text(error):
+        error.add_note(
+            f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
+            f"Write jax.lax.pmean(x, {AXIS!r}), or "
+            'distlab.get_replica_context().all_reduce("MEAN", x).'
+        )
 
-    JAX converts an array of 64-bit numbers once for as long as anybody holds what it made of it,
-    and programs are kept: later ones would have the numbers of the first, whatever was written
-    into the array since.
+
+def _other_ways(numbers: Sequence[str]) -> str:
+    """Returns how a function runs that needs Python's numbers."""
+    eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
+    if not numbers:
+        return eagerly
+    return (
+        f"{eagerly} run passes numbers as arrays, here {', '.join(numbers[:4])}. Pass one that is "
+        "part of a shape, or chooses what is done, as it is: strategy.run(..., "
+        "options=distlab.RunOptions(static_argnums=...)), which compiles for each value."
+    )
+
+
+def _unshared(const: Any) -> Any:
+    """Returns a constant of NumPy as another object with the same memory.
+
+    JAX keeps what it made of an array of 64-bit numbers by the object. A later program would have
+    its numbers, whatever was written into the array since.
     """
     return np.asarray(const).view(type(const)) if isinstance(const, np.ndarray) else const
 
@@ -199,32 +194,6 @@ def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> L
     return local._replace(jaxpr=jaxpr)
 
 
-def _require_visible(paths: list[tuple[Any, Any]]) -> None:
-    """Checks that no leaf of a result is an object whose attributes hide what was computed."""
-    for path, leaf in paths:
-        attributes = getattr(leaf, "__dict__", None)
-        if type(attributes) is not dict or isinstance(leaf, jax.core.Tracer | Mirrored):
-            continue
-        for name, part in attributes.items():
-            if isinstance(part, jax.core.Tracer):
-                raise StructureError(
-                    f"{declared(path).label} is of class {type(leaf).__name__} and its .{name} is "
-                    "computed, but JAX takes such an object for one without arrays. Return a "
-                    "tuple, a dict or a NamedTuple, or register the class: "
-                    "jax.tree_util.register_dataclass."
-                )
-
-
-def _without_tracer(leaf: Any) -> Any:
-    """Returns a leaf of a result; for a traced gradient of whole numbers an array of NumPy."""
-    return _of_integers(leaf.shape) if is_of_integers(leaf) else leaf
-
-
-@functools.cache
-def _of_integers(shape: tuple[int, ...]) -> np.ndarray:
-    return np.zeros(shape, jax.dtypes.float0)
-
-
 def _is_mirrored(value: Any) -> bool:
     return type(value) is Mirrored
 
@@ -239,7 +208,7 @@ def _is_computed(leaf: Any) -> bool:
     """Returns whether a leaf is computed; a number or an array from before the step is not."""
     if type(leaf) is Mirrored:  # one from before the step lies on all devices
         return not isinstance(getattr(leaf.array, "sharding", None), NamedSharding)
-    if isinstance(leaf, bool | int | float | complex) or is_of_integers(leaf):
+    if isinstance(leaf, bool | int | float | complex):
         return False
     return isinstance(leaf, jax.core.Tracer) or (
         is_array_like(leaf) and not isinstance(leaf, jax.Array)

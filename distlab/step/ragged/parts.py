@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 
@@ -30,36 +29,21 @@ Compute: TypeAlias = Callable[[dict[SlotKey, Any]], dict[SlotKey, jax.Array]]
 
 
 class Boundary(NamedTuple):
-    """The inputs and outputs of a step.
-
-    Attributes:
-      inputs: How each input is partitioned.
-      outputs: How each output is partitioned.
-      shapes: The shape of each output on one replica, padded.
-      donated: For each input, whether its memory may be used for outputs.
-    """
+    """The inputs and outputs of a step."""
 
     inputs: list[Partition]
     outputs: list[Partition]
-    shapes: list[Shape]
-    donated: list[bool]
+    shapes: list[Shape]  # on one replica, padded
+    donated: list[bool]  # inputs that the step deletes
 
 
 class Slot(NamedTuple):
-    """A value that programs receive or return, as an array over their devices.
-
-    Attributes:
-      number: The slot's number.
-      partition: How the array is partitioned into blocks, one on each device.
-      block: The shape and dtype of a block.
-      generator: The generator of random keys, which lie in the array as plain numbers;
-        None for other values.
-    """
+    """A value that programs receive or return, as an array over their devices."""
 
     number: int
     partition: Partition
     block: jax.ShapeDtypeStruct
-    generator: str | None
+    generator: str | None  # of random keys, which lie in the array as plain numbers
 
     def value(self, block: jax.Array) -> Any:
         """Returns a replica's value from its block."""
@@ -83,32 +67,20 @@ class Slot(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One program of a ragged step.
-
-    Attributes:
-      replicas: The replicas on whose devices it runs.
-      mesh: Their devices.
-      common: Whether it runs on all of them, with collectives.
-      sources: The slots that it receives.
-      results: The slots that it returns.
-      donated: For each source, whether results may use its memory.
-      compute: Computes the values of the results from those of the sources.
-    """
+    """One program of a ragged step."""
 
     replicas: tuple[int, ...]
     mesh: Mesh
-    common: bool
+    common: bool  # on all replicas, with collectives
     sources: list[Slot]
     results: list[Slot]
-    donated: list[bool]
     compute: Callable[[list[Any]], list[jax.Array]]
 
 
 def can_be_parted(stages: Stages) -> bool:
     """Returns whether the groups of a step can run as programs of their own.
 
-    That is so unless an equation holds a function, which can't be changed, that reads the
-    replica's number: a program of some replicas counts only those.
+    Not if a call or loop reads the replica's number: a program of some replicas counts only those.
     """
     return not any(
         operations.calls_replica_id(equation)
@@ -123,7 +95,7 @@ def parts_of(
 ) -> tuple[list[Part], list[Slot]]:
     """Returns the programs of a step, in the order of dispatch."""
     planner = _Planner(stages, boundary, mesh, arrays)
-    return planner.with_donations(), planner.outputs()
+    return planner.parts, planner.outputs()
 
 
 @final
@@ -139,7 +111,7 @@ class _Planner:
         self._slots: dict[SlotKey, Slot] = {}
         for position, (array, partition) in enumerate(zip(arrays, boundary.inputs, strict=True)):
             self._add_input(position, array, partition)
-        self._parts: list[Part] = []
+        self.parts: list[Part] = []
         for number in range(len(stages.own)):
             for group in range(len(stages.groups)):
                 ends = number == len(stages.own) - 1 and not self._has_part(group)
@@ -151,32 +123,11 @@ class _Planner:
     def _has_part(self, group: int) -> bool:
         """Returns whether a part shows when the group's replicas are done."""
         first = self._stages.groups[group].replicas[0]
-        return any(first in part.replicas for part in self._parts)
+        return any(first in part.replicas for part in self.parts)
 
     def outputs(self) -> list[Slot]:
         """Returns the slots of the step's outputs."""
         return [self._slots["output", n] for n in range(len(self._boundary.outputs))]
-
-    def with_donations(self) -> list[Part]:
-        """Returns the parts; the last one that reads a donated input may use its memory."""
-        last: dict[tuple[int, int], int] = {}
-        for number, part in enumerate(self._parts):
-            for slot, replica in itertools.product(part.sources, part.replicas):
-                last[slot.number, replica] = number
-        donated = [n for n, is_donated in enumerate(self._boundary.donated) if is_donated]
-        parts = []
-        for number, part in enumerate(self._parts):
-            free = [(slot.block, slot.partition) for slot in part.results]
-            donations = []
-            for slot in part.sources:
-                kind = (slot.block, slot.partition)
-                usable = slot.number in donated and kind in free
-                usable &= all(last[slot.number, replica] == number for replica in part.replicas)
-                if usable:
-                    free.remove(kind)
-                donations.append(usable)
-            parts.append(part._replace(donated=donations))
-        return parts
 
     def _add_input(self, position: int, array: Any, partition: Partition) -> None:
         data = plain(array)
@@ -215,7 +166,7 @@ class _Planner:
         devices = [self._mesh.devices[replica] for replica in replicas]
         mesh = self._mesh.mesh if common else Mesh(np.array(devices), (AXIS,))
         received = [self._slots[key] for key in sources]
-        self._parts.append(Part(replicas, mesh, common, received, returned, [], of_lists))
+        self.parts.append(Part(replicas, mesh, common, received, returned, of_lists))
 
     def _add_own(self, number: int, group: int) -> None:
         stages, shapes = self._stages, self._boundary.shapes

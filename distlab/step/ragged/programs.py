@@ -28,11 +28,7 @@ Assemble: TypeAlias = Callable[[list[jax.Array]], jax.Array]
 
 @final
 class RaggedPrograms:
-    """The programs of one ragged step. Making them lowers them; `compile` compiles them.
-
-    Attributes:
-      programs: The executables, in the order in which a step dispatches them.
-    """
+    """The programs of one ragged step. Making them lowers them; `compile` compiles them."""
 
     def __init__(
         self,
@@ -105,11 +101,7 @@ class RaggedPrograms:
 
 @final
 class _Between:
-    """The values between the programs of one step, by the number of their slot.
-
-    Attributes:
-      whole: The values over all devices.
-    """
+    """The values between the programs of one step, by the number of their slot."""
 
     def __init__(self, arrays: list[jax.Array]) -> None:
         self.whole: dict[int, jax.Array] = dict(enumerate(map(plain, arrays)))
@@ -155,6 +147,4 @@ def _lowered(name: str, part: Part) -> jax.stages.Lowered:
         return outputs
 
     step.__name__ = name
-    donated = [number for number, is_donated in enumerate(part.donated) if is_donated]
-    shapes = [slot.over(part.mesh) for slot in part.sources]
-    return jax.jit(step, donate_argnums=donated).lower(*shapes)
+    return jax.jit(step).lower(*[slot.over(part.mesh) for slot in part.sources])

@@ -16,13 +16,9 @@ from distlab.values.distributed import Shape
 class SameValues:
     """Numbers of the values of all groups; equal ones mean the same value on a replica.
 
-    With `derivatives`, functions must also have the same derivatives to compute the same, and
-    constants be one object, as when one group's equation stands for those of all. Without it
-    an output of a call or loop is compared by what it needs alone.
-
-    Attributes:
-      common: The numbers of the values that depend on a collective, and that all groups
-        compute.
+    With `derivatives`, functions must also have the same derivatives, and constants be one object,
+    as when one group's equation stands for those of all. Without it an output of a call or loop is
+    compared by what it needs alone.
     """
 
     def __init__(self, groups: list[Group], *, derivatives: bool = True) -> None:

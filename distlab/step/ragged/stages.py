@@ -30,28 +30,17 @@ Values: TypeAlias = dict[Any, Any]
 
 
 class InputSlice(NamedTuple):
-    """The part of one of the step's inputs that a group reads.
-
-    Attributes:
-      position: The position of the input.
-      shape: The shape of the part, which begins at the input's origin.
-    """
+    """The part of one of the step's inputs that a group reads; it begins at the input's origin."""
 
     position: int
     shape: Shape
 
 
 class Group(NamedTuple):
-    """Replicas whose arguments have the same shapes.
+    """Replicas whose arguments have the same shapes."""
 
-    Attributes:
-      jaxpr: Their jaxpr, with every collective at top level.
-      inputs: The source of each of its inputs; None for an unused one.
-      replicas: Their numbers.
-    """
-
-    jaxpr: core.ClosedJaxpr
-    inputs: list[InputSlice | None]
+    jaxpr: core.ClosedJaxpr  # with every collective at top level
+    inputs: list[InputSlice | None]  # None for an unused one
     replicas: tuple[int, ...]
 
     def values(self, inputs: Sequence[Any]) -> Values:
@@ -73,12 +62,7 @@ class Handed(NamedTuple):
 
 
 class CommonEquation(NamedTuple):
-    """An equation that all replicas compute together.
-
-    Attributes:
-      equation: The first group's equation.
-      operands: Atoms of the first group, and values that the groups hand over.
-    """
+    """An equation of the first group that all replicas compute together."""
 
     equation: Any
     operands: tuple[Atom | Handed, ...]
@@ -86,57 +70,33 @@ class CommonEquation(NamedTuple):
 
 @dataclass
 class OwnStage:
-    """The computations of each group before a common stage, or at the end.
+    """The computations of each group before a common stage, or at the end."""
 
-    Attributes:
-      equations: The equations of each group.
-      handed: The numbers of the values that it hands to common stages.
-      outputs: The positions of the step's outputs that it computes.
-      live: For each group, the variables of earlier own stages that this one or a later
-        one reads.
-    """
-
-    equations: list[list[Any]]
-    handed: list[int] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
-    live: list[list[Any]] = field(default_factory=list)
+    equations: list[list[Any]]  # of each group
+    handed: list[int] = field(default_factory=list)  # numbers of values for common stages
+    outputs: list[int] = field(default_factory=list)  # positions of the step's outputs
+    live: list[list[Any]] = field(default_factory=list)  # by group, of earlier stages
 
 
 @dataclass
 class CommonStage:
-    """The computations of all replicas together, collectives above all.
-
-    Attributes:
-      equations: The equations.
-      outputs: The positions of the step's outputs that it computes.
-      results: The variables of the first group that later stages read.
-    """
+    """The computations of all replicas together, collectives above all."""
 
     equations: list[CommonEquation]
-    outputs: list[int] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)  # positions of the step's outputs
+    results: list[Any] = field(default_factory=list)  # variables that later stages read
 
 
 @dataclass
 class Stages:
-    """The stages of a ragged step: `own[0]`, `common[0]`, `own[1]` and so on, `own[-1]` last.
-
-    Attributes:
-      groups: The groups of replicas.
-      own: The groups' stages, one more than common ones; some may be empty.
-      common: The common stages.
-      handed: The values that groups hand to common stages, an atom for each group.
-      outputs: The step's outputs, an atom for each group.
-      common_values: For each group, its variables that a common stage computes, and the
-        first group's variable of the same value.
-    """
+    """The stages of a ragged step: `own[0]`, `common[0]`, `own[1]` and so on, `own[-1]` last."""
 
     groups: list[Group]
-    own: list[OwnStage]
+    own: list[OwnStage]  # one more than common ones
     common: list[CommonStage]
-    handed: list[tuple[Atom, ...]]
-    outputs: list[tuple[Atom, ...]]
-    common_values: list[dict[Any, Any]]
+    handed: list[tuple[Atom, ...]]  # an atom for each group
+    outputs: list[tuple[Atom, ...]]  # likewise
+    common_values: list[dict[Any, Any]]  # by group, with the first one's variable
 
     def given(self, number: int, group: int) -> list[Atom]:
         """Returns what a group's own stage hands to common stages, and its outputs."""

@@ -54,37 +54,22 @@ def evaluate(
 
 
 class _Known(NamedTuple):
-    """The values that a branch of a switch receives.
+    """The values that a branch of a switch receives."""
 
-    Attributes:
-      inputs: The replica's variables and arguments, in the largest group's shape.
-      common: The values of common stages.
-      buffers: The values of earlier own stages.
-      replica_id: The replica's number.
-    """
-
-    inputs: list[jax.Array]
-    common: list[jax.Array]
-    buffers: Buffers
+    inputs: list[jax.Array]  # in the largest group's shape
+    common: list[jax.Array]  # of common stages
+    buffers: Buffers  # of earlier own stages
     replica_id: jax.Array
 
 
 class _Branch(NamedTuple):
-    """An own stage of one group.
-
-    Attributes:
-      stages: The stages of the step.
-      number: The number of the stage.
-      group: The number of the group.
-      shapes: The shape to which each output of the step is padded.
-      names: The first group's variables of the common values so far.
-    """
+    """An own stage of one group."""
 
     stages: Stages
     number: int
     group: int
-    shapes: list[Shape]
-    names: list[Any]
+    shapes: list[Shape]  # to which the outputs are padded
+    names: list[Any]  # the first group's, of the common values
 
     def compute(self, known: _Known) -> tuple[list[jax.Array], Buffers]:
         """Computes the stage; returns what it gives, and the values for later own stages."""

@@ -24,20 +24,7 @@ _KEY_NUMBERS: Final = 4
 
 @final
 class CausesOf:
-    """The causes of each operation and output of a trace.
-
-    Attributes:
-      local: The trace.
-      leaves: The arrays among the arguments.
-      of_leaf: The cause that each of them is.
-      shapes: Their shapes on the traced replica.
-      of_operands: For each operation, by its `id`, why its operands may differ.
-      of_outputs: Why the outputs may differ: results, then variables.
-      trusted: The causes that are known to be the same on all replicas.
-      variables: The causes that are variables.
-      whole: The causes that are arrays of which all replicas receive the same.
-      rows: The numbers of rows that the replica's own arrays have.
-    """
+    """The causes for which the operations and outputs of a trace may differ between replicas."""
 
     def __init__(
         self,

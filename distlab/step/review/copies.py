@@ -23,7 +23,6 @@ from distlab.step.programs.program import Program
 from distlab.step.review.causes import is_key
 from distlab.step.review.doubts import found_in
 from distlab.step.review.updates import StatePart
-from distlab.text.shown import shown_text
 from distlab.values import stacks
 from distlab.variables.variable import Variable
 
@@ -38,23 +37,6 @@ def examined(
     """Returns the doubts about a program that ran for the first time, and watches its copies."""
     if program.spmd.replicas == 1:
         return []
-    try:
-        return _examined(program, strategy, leaves, result)
-    except Exception as error:  # noqa: BLE001 - a step that ran must not fail for its advice
-        sink.recorder().emit(
-            events.Error(
-                time_ns=time.monotonic_ns(),
-                where="advice",
-                type=type(error).__name__,
-                message=shown_text(error)[:2000],
-            )
-        )
-        return []
-
-
-def _examined(
-    program: Program, strategy: int, leaves: Sequence[Any], result: Any
-) -> list[events.Doubt]:
     arguments = [
         (leaf, array)
         for leaf, array in zip(program.arguments.leaves, leaves, strict=True)
@@ -88,11 +70,7 @@ def _are_equal(leaf: Leaf, array: Any) -> bool:
 
 @final
 class Comparisons:
-    """Comparisons of copies, and their reports.
-
-    Attributes:
-      step: The number of the last step before.
-    """
+    """Comparisons of copies, and their reports."""
 
     def __init__(self, program: int, strategy: int) -> None:
         self._program, self._strategy = program, strategy
@@ -131,11 +109,7 @@ class Comparisons:
 
 @final
 class CopiesWatch:
-    """Comparisons of the copies of one program's states as its steps go on.
-
-    Attributes:
-      results: The positions of the computed results among all leaves of the result.
-    """
+    """Comparisons of the copies of one program's states as its steps go on."""
 
     def __init__(
         self,
@@ -183,10 +157,7 @@ class CopiesWatch:
         self._calls += 1
 
     def _renew_data(self, leaves: Sequence[Any]) -> set[int]:
-        """Returns which data the next step receives and the last one did not.
-
-        Replicas that work on the same data of their own in each step do not train one model.
-        """
+        """Returns which data the next step receives and the last one did not."""
         renewed = set()
         for position in {position for state in self._states.values() for position in state.data}:
             array = leaves[self._arguments[position]]

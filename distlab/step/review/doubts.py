@@ -22,19 +22,12 @@ from distlab.variables.variable import Variable
 
 
 class Found(NamedTuple):
-    """The findings in the traces of a function.
-
-    Attributes:
-      doubts: The doubts.
-      variables: The mirrored variables that each replica updates by itself, by their subjects.
-      states: The parts of a functional state that each replica updates by itself, likewise.
-      alike: The positions of the computed results that are the same on all replicas.
-    """
+    """The findings in the traces of a function."""
 
     doubts: list[Doubt]
-    variables: dict[str, Variable]
-    states: dict[str, StatePart]
-    alike: list[int]
+    variables: dict[str, Variable]  # updated by each replica by itself
+    states: dict[str, StatePart]  # likewise
+    alike: list[int]  # results that are the same on all replicas
 
 
 def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:

@@ -49,12 +49,7 @@ def _in_loop(equation: Any) -> Iterator[Any]:
 
 @final
 class _Round:
-    """One round of a loop.
-
-    Attributes:
-      collectives: Its collectives.
-      waits: Whether the operands of one depend on a collective.
-    """
+    """One round of a loop."""
 
     def __init__(self) -> None:
         self.collectives: list[Any] = []

@@ -18,32 +18,15 @@ _CLOSE: Final = 1e-4
 
 
 class Mark(NamedTuple):
-    """The known facts of a value.
+    """The known facts of a value."""
 
-    Attributes:
-      kind: `"number"`, a known one; `"mean"`, from the gradient of a replica's mean; `"sum"` or
-        `"average"` of such gradients.
-      value: The number, or of how many the mean is.
-    """
-
-    kind: Literal["number", "mean", "sum", "average"]
-    value: float
+    kind: Literal["number", "mean", "sum", "average"]  # "mean" is from a gradient of one
+    value: float  # the number, or of how many the mean is
 
 
 @final
 class Means(Flow[Mark]):
-    """Flow of the gradients of means to the outputs.
-
-    Args:
-      causes: For each operation, by its `id`, why its operands may differ between replicas.
-      replicas: The number of replicas.
-      rows: The numbers of rows that batches have on the traced replica.
-
-    Attributes:
-      adaptive: Whether the update divides by a root of the gradients, as Adam's does, so that
-        their scale has no effect.
-      combined: The operation that combined the first gradients.
-    """
+    """Flow of the gradients of means to the outputs."""
 
     def __init__(self, causes: dict[int, list[Causes]], replicas: int, rows: set[int]) -> None:
         super().__init__(causes)
@@ -133,8 +116,8 @@ class Means(Flow[Mark]):
     def _is_of_batch(self, count: int, equation: Any) -> bool:
         """Returns whether so many numbers are those of a replica's batch.
 
-        Where an example has a number for each replica, their mean and a sum that is divided by
-        the global batch size are the same: there the user has called `mean`.
+        Where an example has a number for each replica, their mean and a sum that is divided by the
+        global batch size are the same: there the user has called `mean`.
         """
         if any(count == rows * self._replicas for rows in self._rows):
             return operations.is_of_mean(equation)

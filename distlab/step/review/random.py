@@ -20,11 +20,7 @@ _FEWEST_NUMBERS: Final = 4
 
 @final
 class SharedRandomness(Flow[Any]):
-    """Flow of such numbers to examples; a mark is the operation that drew them.
-
-    Attributes:
-      found: The operations of the replica function that drew the numbers.
-    """
+    """Flow of such numbers to examples; a mark is the operation that drew them."""
 
     def __init__(
         self,

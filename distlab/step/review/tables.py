@@ -18,42 +18,25 @@ _MOST_USED: Final = 1 / 8
 
 
 class Sparse(NamedTuple):
-    """A value that is zero but for a few rows.
+    """A value that is zero but for a few rows."""
 
-    Attributes:
-      rows: The most rows that are not zero; 0 for zeros.
-      site: The operation that added to them; None for zeros.
-    """
-
-    rows: int
-    site: Any = None
+    rows: int  # the most that are not zero; 0 for zeros
+    site: Any = None  # the operation that added to them
 
 
 class Combined(NamedTuple):
-    """A sparse value that replicas combine whole.
+    """A sparse value that replicas combine whole."""
 
-    Attributes:
-      used: The most of its rows that are not zero.
-      rows: Its rows.
-      bytes: Its bytes.
-      site: The operation of the replica function that combines it.
-      tables: The inputs of the function from which rows of such a table were taken.
-    """
-
-    used: int
+    used: int  # the most rows that are not zero
     rows: int
     bytes: int
-    site: Any
-    tables: Causes
+    site: Any  # the operation that combines it
+    tables: Causes  # inputs from which rows of such a table were taken
 
 
 @final
 class SparseGradients(Flow[Sparse]):
-    """Flow of such gradients.
-
-    Attributes:
-      found: What the function combines.
-    """
+    """Flow of such gradients to what the function combines."""
 
     def __init__(self, causes: dict[int, list[Causes]]) -> None:
         super().__init__(causes)

@@ -31,17 +31,11 @@ from distlab.variables.variable import Variable
 
 
 class StatePart(NamedTuple):
-    """A part of a functional state.
-
-    Attributes:
-      argument: Its position among the arrays of the arguments.
-      result: Its position among the computed results.
-      data: The positions of the replica's own arguments that its new value follows from.
-    """
+    """A part of a functional state, by its positions among the arrays of arguments and results."""
 
     argument: int
     result: int
-    data: tuple[int, ...] = ()
+    data: tuple[int, ...] = ()  # the replica's own arguments that its new value follows from
 
 
 def own_variables(causes: CausesOf) -> Iterator[tuple[Variable, Doubt]]:
@@ -94,10 +88,7 @@ def own_states(causes: CausesOf) -> Iterator[tuple[StatePart, Doubt]]:
 
 
 def matched(causes: CausesOf) -> list[StatePart]:
-    """Returns the parts of a state: arguments with a result of the same shape, in order.
-
-    Whether the loop passes the result back is seen when it does.
-    """
+    """Returns the parts of a state: arguments with a result of the same shape, in order."""
     results: dict[Kind, list[int]] = defaultdict(list)
     local = causes.local
     for position, out in enumerate(local.jaxpr.out_avals[: local.computed]):
@@ -194,8 +185,8 @@ def _operations(jaxpr: Any) -> Iterator[Any]:
 def _named_parts(label: str) -> Iterator[str]:
     """Yields the parts of an argument that hold a part with an array and others by their names.
 
-    Of `state.params['a']['kernel']` that is `state.params`. The argument itself may hold a model
-    and what is each replica's own, and so may a sequence, such as the states of an optimizer.
+    Of `state.params['a']['kernel']` that is `state.params`: neither the argument itself nor a
+    sequence, which may hold a model and what is each replica's own.
     """
     part = parent(label)
     while whole := parent(part):
