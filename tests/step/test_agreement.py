@@ -53,22 +53,6 @@ def test_what_comes_of_an_all_reduce_is_one_array(strategy: dl.Strategy, size: i
     assert sum(int(n) for n in result["examples"].values) == size
 
 
-@pytest.mark.usefixtures("eager")
-def test_a_state_goes_in_and_out_as_one_array(strategy: dl.Strategy) -> None:
-    size = 6
-    state: Any = {"w": np.float32(1.0), "steps": 0}
-    for _ in range(3):
-        state = strategy.run(
-            lambda state, x: {
-                "w": dl.Mirrored(state["w"] + total(x.sum())),
-                "steps": dl.Mirrored(state["steps"] + 1),
-            },
-            args=(state, batch(strategy, size)),
-        )
-    assert float(state["w"].values[-1]) == 1.0 + 3 * sum(range(size))
-    assert int(state["steps"].values[0]) == 3
-
-
 UNPROVED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "a local value": (lambda w, x: {"w": dl.Mirrored(w - x.sum())}, r"result\['w'\]", "x"),
     "in a nest": (lambda w, x: (w, [dl.Mirrored(x[:0].sum() + number())]), r"result\[1\]\[0\]", ""),
@@ -86,12 +70,6 @@ UNPROVED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
 }
 
 
-def test_a_replicated_state_is_refused_as_mirrored(strategy: dl.Strategy) -> None:
-    split = strategy.replicate({"w": jnp.float32(2.0)})
-    with pytest.raises(StructureError, match=r"replicate made is one for each.*the state itself"):
-        strategy.run(lambda state: dl.Mirrored(state["w"] + 1.0), args=(split,))
-
-
 def test_what_may_differ_is_refused_by_its_path(strategy: dl.Strategy, eager: bool) -> None:
     for function, path, why in UNPROVED.values():
         with pytest.raises(
@@ -99,11 +77,6 @@ def test_what_may_differ_is_refused_by_its_path(strategy: dl.Strategy, eager: bo
         ) as raised:
             strategy.run(function, args=(2.0, batch(strategy, 8)))
         assert eager or why in str(raised.value)
-
-
-def test_an_equal_but_unproved_number_is_refused(strategy: dl.Strategy) -> None:
-    with pytest.raises(StructureError, match="depends on x without an all-reduce"):
-        strategy.run(lambda x: dl.Mirrored(0 * x.sum()), args=(batch(strategy, 8),))
 
 
 @pytest.mark.usefixtures("eager")
@@ -128,14 +101,6 @@ def test_a_refused_step_changes_no_variable(strategy: dl.Strategy, eager: bool) 
     with pytest.raises(StructureError, match="result is returned as Mirrored"):
         strategy.run(step, args=(batch(strategy, 8),))
     assert float(steps) == 0
-
-
-def test_mirrored_values_and_variables_prove_agreement(strategy: dl.Strategy) -> None:
-    with strategy.scope():
-        weight = dl.Variable(3.0)
-    rate = dl.Mirrored(jax.device_put(0.5, strategy.mesh.whole))
-    result = strategy.run(lambda rate: dl.Mirrored(weight * rate), args=(rate,))
-    assert [float(copy) for copy in result.values] == [1.5] * REPLICAS
 
 
 def test_a_variable_with_diverged_copies_proves_nothing(
@@ -203,30 +168,10 @@ def test_one_replica_gets_plain_arrays(alone: dl.Strategy) -> None:
     assert float(result["sum"]) == 3.0
 
 
-def test_random_keys_can_be_declared(strategy: dl.Strategy) -> None:
-    def step(key: jax.Array, x: jax.Array) -> Any:
-        return dl.Mirrored(jax.random.split(key)[0]), x
-
-    key, _ = strategy.run(step, args=(jax.random.key(3), batch(strategy, 3)))
-    wanted = jax.random.key_data(jax.random.split(jax.random.key(3))[0])
-    np.testing.assert_array_equal(jax.random.key_data(key.values[2]), wanted)
-
-
 @pytest.mark.usefixtures("eager")
 def test_a_nest_in_one_mirrored_value_is_refused(strategy: dl.Strategy) -> None:
     with pytest.raises(StructureError, match=r"result\[0\] is Mirrored\(.*jax\.tree\.map"):
         strategy.run(lambda: [dl.Mirrored({"w": 1})])
-
-
-def test_a_declared_result_inside_of_jit(strategy: dl.Strategy) -> None:
-    jitted = jax.jit(lambda x: strategy.run(trained, args=(2.0, x)))
-    assert float(jitted(batch(strategy, 8))["w"].values[1]) == 2.0 - 28
-
-
-def test_a_mirrored_value_can_be_reduced_gathered_and_read(strategy: dl.Strategy) -> None:
-    result = strategy.run(trained, args=(2.0, batch(strategy, 8)))["w"]
-    assert float(strategy.reduce("MEAN", result, axis=None)) == -26.0
-    assert float(strategy.experimental_local_results(result)[3]) == -26.0
 
 
 def compilations(strategy: dl.Strategy, function: Any, several: list[tuple[Any, ...]]) -> int:
@@ -235,13 +180,6 @@ def compilations(strategy: dl.Strategy, function: Any, several: list[tuple[Any, 
         for args in several:
             strategy.run(function, args=args)
     return len(heard.of(events.Compile))
-
-
-def test_a_random_key_that_is_new_in_each_step_compiles_once(strategy: dl.Strategy) -> None:
-    typed = [(key,) for key in (jax.random.key(0), *jax.random.split(jax.random.key(1), 3))]
-    assert compilations(strategy, jax.random.uniform, typed) == 1
-    plain = [(jax.random.PRNGKey(n),) for n in range(3)]
-    assert compilations(strategy, lambda key: jax.random.uniform(key) + 1, plain) == 1
 
 
 def test_a_state_compiles_once_wherever_it_lies(strategy: dl.Strategy) -> None:

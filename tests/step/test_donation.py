@@ -98,40 +98,6 @@ def test_an_array_that_lies_elsewhere_is_copied_and_stays() -> None:
     np.testing.assert_array_equal(np.asarray(state), [0, 1, 2, 3])
 
 
-def test_a_numpy_array_is_copied_and_stays() -> None:
-    strategy = _strategy(2)
-    state = np.arange(16.0, dtype=np.float32)
-    new = strategy.run(lambda s: s * 2, args=(state,), options=FIRST)
-    np.testing.assert_array_equal(np.asarray(new.values[1]), state * 2)
-    np.testing.assert_array_equal(state, np.arange(16.0))
-
-
-def test_one_replica_gives_away_plain_arrays() -> None:
-    strategy = dl.OneDeviceStrategy("CPU:3")
-    state = strategy.run(lambda: jnp.zeros(1000))
-    new = strategy.run(lambda s: s + 1, args=(state,), options=FIRST)
-    assert state.is_deleted()
-    assert float(new[0]) == 1.0
-
-
-def test_a_variable_as_argument_keeps_its_value() -> None:
-    strategy = _strategy(2)
-    with strategy.scope():
-        w = dl.Variable(jnp.ones(3))
-    strategy.run(lambda v: v.value() * 2, args=(w,), options=FIRST)
-    np.testing.assert_array_equal(np.asarray(w.value()), [1, 1, 1])
-
-
-def test_ragged_components_can_be_given_away() -> None:
-    strategy = _strategy(2)
-    state = strategy.experimental_distribute_values_from_function(
-        lambda c: jnp.ones(3 - c.replica_id_in_sync_group)
-    )
-    new = strategy.run(lambda s: s * 2, args=(state,), options=FIRST)
-    assert [v.tolist() for v in new.values] == [[2, 2, 2], [2, 2]]
-    assert state.stacked.is_deleted()
-
-
 def test_a_donated_state_is_updated_in_a_ragged_step() -> None:
     strategy = _strategy(3)
     x = strategy.experimental_distribute_values_from_function(

@@ -24,11 +24,6 @@ def added_up_in_a_while_loop(w: Any) -> Any:
     return jax.lax.fori_loop(0, 3, lambda n, c: c + total(w * n), jnp.zeros(4))
 
 
-def added_up_in_a_function(w: Any) -> Any:
-    add = jax.jit(lambda c, row: c + total(jnp.sin(w) * row))
-    return jax.lax.scan(lambda c, row: (add(c, row), None), jnp.zeros(4), ROWS)[0]
-
-
 def stacked(w: Any) -> Any:
     return jax.lax.scan(lambda c, row: (c, total(w * row)), 0, ROWS)[1]
 
@@ -37,26 +32,9 @@ def trained(w: Any) -> Any:
     return jax.lax.scan(lambda w, row: (w - total(w * row), None), w, ROWS)[0]
 
 
-def trained_by_a_moment(w: Any) -> Any:
-    def round_(carry: Any, row: Any) -> Any:
-        w, moment = carry
-        moment = 0.9 * moment + total(w * row)
-        return (w - moment, moment), None
-
-    return jax.lax.scan(round_, (w, jnp.zeros(4)), ROWS)[0]
-
-
 def solved(w: Any) -> Any:
     """Power iterations: each product is of what the sum before led to."""
     return jax.lax.while_loop(lambda v: v.max() < 9, lambda v: total(v * w) + 1, jnp.ones(4))
-
-
-def trained_with_a_common_mean(w: Any) -> Any:
-    def round_(w: Any, row: Any) -> Any:
-        mean = total(row) / 2  # of the examples alone, but the gradients wait for it
-        return w - total(w * (row - mean)), None
-
-    return jax.lax.scan(round_, w, ROWS)[0]
 
 
 def until_they_agree(w: Any) -> Any:
@@ -73,12 +51,9 @@ def not_in_a_loop(w: Any) -> Any:
 FOUND: Final[dict[Callable[[Any], Any], int]] = {
     added_up: 1,
     added_up_in_a_while_loop: 1,
-    added_up_in_a_function: 1,
     stacked: 1,
     trained: 0,
-    trained_by_a_moment: 0,
     solved: 0,
-    trained_with_a_common_mean: 0,
     until_they_agree: 0,
     not_in_a_loop: 0,
 }

@@ -56,13 +56,6 @@ def with_a_method(strategy: dl.Strategy, rate: float) -> dl.Variable:
     return trainer.weights
 
 
-def with_a_static_argument(strategy: dl.Strategy, rate: float) -> dl.Variable:
-    trainer = _Trainer(strategy, rate)
-    for _ in range(2):
-        strategy.run(_Trainer.step, (trainer, 1.0))
-    return trainer.weights
-
-
 _step_count: list[dl.Variable] = []
 
 
@@ -86,9 +79,7 @@ def with_a_variable_for_all(strategy: dl.Strategy, rate: float) -> dl.Variable:
     "trial",
     [
         with_a_nested_step,
-        with_steps_made_anew,
         with_a_method,
-        with_a_static_argument,
         with_a_variable_for_all,
     ],
 )
@@ -114,17 +105,6 @@ def test_a_step_made_anew_finds_its_program(trial: Trial) -> None:
         weights = trial(strategy, 1.0)
     assert len(listener.of(Compile)) == 1
     assert float(weights.numpy()) == -2.0
-
-
-def test_a_step_made_anew_finds_its_program_after_a_collection() -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    weights = _variable(strategy)
-    with listening() as listener:
-        for _ in range(3):
-            strategy.run(lambda x: weights.assign_add(2 * x), (1.0,))
-            gc.collect()
-    assert len(listener.of(Compile)) == 1
-    assert float(weights.numpy()) == 6.0
 
 
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")

@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ContextError, StructureError, ValueShapeError
-from distlab.step.eager import rendezvous
+from distlab.errors import StructureError, ValueShapeError
 from distlab.step.eager.rendezvous import ReplicaThread
 from distlab.values.distributed import stack
-from tests.listening import listening
 
 REPLICAS = 3
 
@@ -97,14 +95,6 @@ def test_an_eager_function_runs_once_per_replica_in_order() -> None:
 
     assert _local(s, s.run(fn, args=(_x(s),))) == [0, 1, 2]
     assert seen == [(0, 3.0), (1, 3.0), (2, 0.0)]
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_arrays_are_made_on_the_replicas_device() -> None:
-    s = dl.MirroredStrategy(["CPU:5", "CPU:2"])
-    devices = []
-    s.run(lambda: devices.append(next(iter(jnp.ones(2).devices()))))
-    assert devices == [jax.devices()[5], jax.devices()[2]]
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -254,39 +244,6 @@ def test_wrong_values_are_refused_as_in_a_compiled_step() -> None:
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_replica_that_waits_for_anothers_lock_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.3)
-    lock = threading.Lock()
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    def step(x: Any) -> Any:
-        with lock:
-            return dl.get_replica_context().all_reduce("SUM", x)
-
-    line = step.__code__.co_firstlineno + 1
-    with pytest.raises(RuntimeWarning) as caught:  # as an error, which ends the step
-        strategy.run(step, (1.0,))
-    assert "Replica 0 has waited for 0.3 s at all_reduce SUM" in str(caught.value)
-    assert f"for replica 1, which is at test_eager.py:{line}" in str(caught.value)
-    assert lock.acquire(timeout=10)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_eager_collectives_are_events() -> None:
-    s = _strategy()
-    with listening() as heard:
-        s.run(_reduced, args=(_x(s),))
-    reductions = heard.of(dl.events.Reduction)
-    assert [(r.verb, r.op, r.bytes) for r in reductions] == [
-        ("all_reduce", "SUM", 4),
-        ("all_reduce", "SUM", 4),
-        ("all_reduce", "MEAN", 4),
-    ]
-
-
-@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(("aggregation", "total"), [("MEAN", 2.0), ("ONLY_FIRST_REPLICA", 1.0)])
 def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: float) -> None:
     """Equal ones are taken as they are."""
@@ -297,24 +254,3 @@ def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: floa
     assert _local(s, v) == [total] * 3
     s.run(lambda: v.assign(0.1))
     assert _local(s, v) == [np.float32(0.1)] * 3
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_grad_around_an_eager_closure_is_refused() -> None:
-    s = _strategy()
-    with pytest.raises(ContextError, match="no meaning inside a JAX transformation"):
-        jax.grad(lambda w: s.run(lambda x: x * w, args=(2.0,)).values[0])(3.0)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_forward_mode_derivatives_of_all_reduce_name_a_way_out() -> None:
-    s, context = _strategy(), dl.get_replica_context
-
-    def square(x: Any) -> Any:
-        return jax.jacfwd(lambda v: context().all_reduce("SUM", v * v))(x)
-
-    with pytest.raises(TypeError) as failed:
-        s.run(square, args=(3.0,))
-    assert "use jax.lax.psum(x, 'replica')" in "".join(failed.value.__notes__)
-    slopes = s.run(jax.jacfwd(lambda v: jax.lax.psum(v * v, "replica")), args=(3.0,)).values
-    assert [float(slope) for slope in slopes] == [6.0 * len(slopes)] * len(slopes)

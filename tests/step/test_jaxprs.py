@@ -103,12 +103,6 @@ def test_the_parts_of_a_while_loop_are_found() -> None:
     assert [operations.name(e) for e in found.body.jaxpr.eqns] == ["mul", "add"]
 
 
-def test_functions_with_derivatives_of_their_own_are_known() -> None:
-    for fn, expected in ((_with_jvp, True), (_with_vjp, True), (jax.jit(_squared), False)):
-        (equation,) = _equations(fn, 2.0)
-        assert operations.has_derivative_rule(equation) is expected
-
-
 def test_what_is_inside_of_an_equation_is_found_at_any_depth() -> None:
     def fn(x: Any) -> Any:
         number = jax.jit(lambda: jax.lax.axis_index(AXIS))

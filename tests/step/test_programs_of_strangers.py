@@ -37,34 +37,6 @@ def _cross_entropy(logits: Any, labels: Any) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
-@pytest.mark.usefixtures("eager")
-def test_a_contrastive_loop_reduces_a_nest_of_results(strategy: dl.Strategy) -> None:
-    """SimCLR's loop: a dict of dicts of results, averaged with tf.nest.map_structure."""
-    with strategy.scope():
-        head = dl.Variable(jnp.eye(6), aggregation=dl.VariableAggregation.MEAN)
-
-    def contrastive(x: jax.Array) -> dict[str, Any]:
-        z = x @ head.value()
-        z = z / jnp.linalg.norm(z, axis=1, keepdims=True)
-        similarity = z @ z.T
-        loss = -jnp.log(jax.nn.softmax(similarity)).mean()
-        return {"loss": {"contrast": loss, "weights": (jnp.sum(head**2),)}, "metrics": [z.mean()]}
-
-    def local(x: np.ndarray) -> float:
-        z = x / np.linalg.norm(x, axis=1, keepdims=True)
-        return float(-np.log(jax.nn.softmax(z @ z.T)).mean())
-
-    expected = np.mean([local(p) for p in np.split(DATA, strategy.num_replicas_in_sync)])
-    for images, _ in _batches(strategy, 1):
-        results = strategy.run(contrastive, args=(images,))
-        means = dl.nest.map_structure(
-            lambda value: float(strategy.reduce("MEAN", value, axis=None)), results
-        )
-    assert means["loss"]["contrast"] == pytest.approx(expected, rel=1e-5)
-    assert means["loss"]["weights"] == (6.0,)
-    assert list(means) == ["loss", "metrics"]
-
-
 def test_an_equinox_mlp_trains_as_alone(strategy: dl.Strategy) -> None:
     """The model, with its activation functions, is replicated, passed and returned as it is."""
 
@@ -228,31 +200,3 @@ def test_optax_with_a_schedule_and_static_options(strategy: dl.Strategy) -> None
     assert losses[2] < losses[1] < losses[0]
     counts = optax.tree.get_all_with_path(strategy.experimental_local_results(state)[0], "count")
     assert {int(count) for _, count in counts} == {3}
-
-
-def test_nnx_state_in_a_functional_loop(strategy: dl.Strategy) -> None:
-    """`nnx.split` once; the state, with Optax's moments around it, goes in and out of the step."""
-    graph, weights = nnx.split(nnx.Linear(6, 2, rngs=nnx.Rngs(0)), nnx.Param)
-    tx = optax.adam(1e-2)
-
-    def loss(weights: Any, x: Any, y: Any) -> jax.Array:
-        return _cross_entropy(nnx.merge(graph, weights)(x), y)
-
-    def step(state: Any, x: Any, y: Any) -> Any:
-        weights, moments = state
-        value, grads = jax.value_and_grad(loss)(weights, x, y)
-        grads = dl.get_replica_context().all_reduce("MEAN", grads)
-        updates, moments = tx.update(grads, moments, weights)
-        return (optax.apply_updates(weights, updates), moments), value
-
-    state = strategy.replicate((weights, tx.init(weights)))
-    alone = weights, tx.init(weights)
-    for x, y in _batches(strategy):
-        state, _ = strategy.run(step, args=(state, x, y))
-        grads = jax.jit(jax.grad(loss))(alone[0], DATA, LABELS)
-        updates, moments = tx.update(grads, alone[1], alone[0])
-        alone = optax.apply_updates(alone[0], updates), moments
-    trained, _ = strategy.experimental_local_results(state)[0]
-    assert isinstance(trained, nnx.State)
-    for mine, theirs in zip(jax.tree.leaves(trained), jax.tree.leaves(alone[0]), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)

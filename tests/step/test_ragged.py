@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import StructureError, ValueShapeError
@@ -49,40 +47,6 @@ def test_components_may_differ_in_rank_and_be_empty(eagerly: bool) -> None:
         s.reduce("SUM", doubled, axis=None)
 
 
-@settings(max_examples=6, deadline=None)
-@given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
-def test_without_collectives_replicas_use_their_own_rows(sizes: list[int]) -> None:
-    s = _strategy()
-    x, parts = _rows(s, sizes)
-    result = s.run(lambda v: (v * 2, v.sum(), jnp.cumsum(v, axis=0)), args=(x,))
-    for (doubled, total, running), part in zip(_triples(s, result), parts, strict=True):
-        np.testing.assert_array_equal(doubled, part * 2)
-        np.testing.assert_allclose(total, part.sum())
-        np.testing.assert_allclose(running, np.cumsum(part, axis=0))
-
-
-@settings(max_examples=6, deadline=None)
-@given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
-def test_ragged_collectives_meet_and_keep_earlier_values(sizes: list[int]) -> None:
-    s = _strategy()
-    x, parts = _rows(s, sizes)
-
-    def fn(v: jax.Array) -> tuple[jax.Array, jax.Array]:
-        context = dl.get_replica_context()
-        shifted = v + 1
-        total = context.all_reduce("SUM", shifted.sum())
-        scaled = shifted * total
-        mean = context.all_reduce("MEAN", scaled.max(initial=0.0))
-        return scaled + shifted - mean, total
-
-    total = sum(float((part + 1).sum()) for part in parts)
-    mean = np.mean([((part + 1) * total).max(initial=0) for part in parts])
-    values, totals = s.run(fn, args=(x,))
-    for value, part in zip(_local(s, values), parts, strict=True):
-        np.testing.assert_allclose(value, (part + 1) * total + part + 1 - mean, rtol=1e-5)
-    assert [float(t) for t in _local(s, totals)] == pytest.approx([total] * REPLICAS)
-
-
 def test_ragged_gradients_equal_those_of_the_whole_batch() -> None:
     s = _strategy()
     x, parts = _rows(s, [3, 2, 0])
@@ -117,34 +81,6 @@ def test_collectives_inside_jit_scan_and_remat_are_found() -> None:
     expected = total + 3 * total + sum(float(np.sin(p).sum()) for p in parts)
     for value in _local(s, s.run(fn, args=(x,))):
         np.testing.assert_allclose(value, expected, rtol=1e-5)
-
-
-def test_random_keys_survive_a_collective() -> None:
-    s = _strategy()
-    x, _ = _rows(s, [2, 1, 1])
-
-    def fn(v: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        key = jax.random.fold_in(key, v.shape[0])
-        total = dl.get_replica_context().all_reduce("SUM", v.sum())
-        return jax.random.uniform(key, v.shape), total
-
-    drawn, _ = s.run(fn, args=(x, jax.random.key(1)))
-    expected = [
-        jax.random.uniform(jax.random.fold_in(jax.random.key(1), n), (n, 2)) for n in (2, 1, 1)
-    ]
-    for value, wanted in zip(_local(s, drawn), expected, strict=True):
-        np.testing.assert_array_equal(value, wanted)
-
-
-def test_variables_are_read_and_assigned_as_in_a_full_step() -> None:
-    s = _strategy()
-    x, parts = _rows(s, [2, 1, 0])
-    with s.scope():
-        total = dl.Variable(1.0, aggregation=dl.VariableAggregation.SUM)
-        unused = dl.Variable(5.0)
-    s.run(lambda v: total.assign_add(v.sum()), args=(x,))
-    assert float(total) == pytest.approx(1 + sum(float(p.sum()) for p in parts))
-    assert float(unused) == 5.0
 
 
 def test_a_collective_in_a_ragged_while_loop_is_refused() -> None:
@@ -206,7 +142,7 @@ def _plus_id(v: jax.Array) -> jax.Array:
 _plus_id.defvjp(lambda v: (_plus_id(v), None), lambda _, g: (g,))
 
 
-@pytest.mark.parametrize("where", ["scan", "cond", "while", "jit", "a function with a gradient"])
+@pytest.mark.parametrize("where", ["scan", "cond", "jit", "a function with a gradient"])
 def test_replicas_know_their_numbers_inside_of_other_functions(where: str) -> None:
     s = _strategy()
     x, parts = _rows(s, [2, 1, 2])
@@ -221,10 +157,6 @@ def test_replicas_know_their_numbers_inside_of_other_functions(where: str) -> No
                 return jax.lax.scan(lambda c, _: (c + number(), None), v, length=1)[0]
             case "cond":
                 return jax.lax.cond(v.shape[0] > 0, lambda u: u + number(), lambda u: u, v)
-            case "while":
-                start = (v, jnp.int32(0))
-                step = (lambda c: c[1] < 1, lambda c: (c[0] + number(), c[1] + 1))
-                return jax.lax.while_loop(*step, start)[0]
             case "jit":
                 return jax.jit(lambda u: u + number())(v)
         return _plus_id(v)
@@ -253,10 +185,6 @@ def test_arrays_of_other_devices_are_moved() -> None:
     assert float(total) == pytest.approx(1 + 7 * sum(float(p.sum()) for p in parts))
 
 
-def _triples(strategy: dl.Strategy, result: tuple[PerReplica, ...]) -> list[tuple[np.ndarray, ...]]:
-    return list(zip(*(_local(strategy, part) for part in result), strict=True))
-
-
 def test_an_error_names_the_replica_without_examples() -> None:
     s = _strategy()
     x, _ = _rows(s, [2, 1, 0])
@@ -264,14 +192,6 @@ def test_an_error_names_the_replica_without_examples() -> None:
         s.run(lambda v: v.reshape(v.shape[0], -1).sum(), args=(x,))
     note = raised.value.__notes__[-1]
     assert note.startswith("Replica 2 receives v: float32[0, 2]. A replica without examples runs")
-
-
-def test_an_error_of_all_replicas_names_the_first_ones_shapes() -> None:
-    s = _strategy()
-    x, _ = _rows(s, [2, 1, 1])
-    with pytest.raises(TypeError) as raised:
-        s.run(lambda v: v @ jnp.ones(3), args=(x,))
-    assert raised.value.__notes__[-1] == "Replica 0 receives v: float32[2, 2]."
 
 
 def test_texts_that_differ_between_replicas_are_refused() -> None:

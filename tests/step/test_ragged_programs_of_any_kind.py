@@ -140,7 +140,7 @@ def _assert_equal(ours: list[list[np.ndarray]], expected: list[list[np.ndarray]]
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(counts=sizes, steps=st.lists(st.sampled_from(PLAIN), max_size=5))
 def test_any_function_computes_what_eager_mode_does(
     counts: list[int], steps: list[Operation]
@@ -160,7 +160,7 @@ def test_any_function_computes_what_eager_mode_does(
     _assert_equal(_numbers(s, inside(*args)), eager)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(counts=sizes, steps=st.lists(st.sampled_from([*PLAIN, None, None]), max_size=5))
 def test_any_function_leaves_variables_as_eager_mode_does(
     counts: list[int], steps: list[Operation | None]

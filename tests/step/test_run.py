@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,7 +10,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import NeedsPythonError, StructureError
+from distlab.errors import NeedsPythonError
 from distlab.values.distributed import stack
 
 
@@ -83,46 +80,6 @@ def test_a_numpy_argument_may_be_written_to_after_the_call() -> None:
     assert float(result.values[1].max()) == 1.0
 
 
-@dataclass
-class _Model:
-    """An object without a hash, as every dataclass with `eq`."""
-
-    scale: float
-
-    def step(self, v: jax.Array) -> jax.Array:
-        return v * self.scale
-
-    def __call__(self, v: jax.Array) -> jax.Array:
-        return v + self.scale
-
-
-def test_methods_of_objects_without_a_hash_can_be_run() -> None:
-    s = _strategy(2)
-    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
-    double, triple = _Model(2.0), _Model(3.0)
-    assert _local(s, s.run(double.step, args=(x,))) == [2.0, 4.0]
-    assert _local(s, s.run(triple.step, args=(x,))) == [3.0, 6.0]
-    assert _local(s, s.run(double, args=(x,))) == [3.0, 4.0]
-    assert _local(s, s.run(functools.partial(double.step), args=(x,))) == [2.0, 4.0]
-
-
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_integer_gradients_are_returned_and_never_summed(*, eagerly: bool) -> None:
-    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    parameters = {"w": np.ones(2, np.float32), "n": np.arange(2)}
-    options = dl.RunOptions(run_eagerly=eagerly)
-
-    def gradients(x: Any) -> Any:
-        return jax.grad(lambda p: (p["w"] * x).sum(), allow_int=True)(parameters)
-
-    found = s.run(gradients, (2.0,), options=options)
-    assert [value.tolist() for value in found["w"].values] == [[2.0, 2.0]] * 2
-    of_integers = s.experimental_local_results(found["n"])[0]
-    assert (of_integers.dtype, of_integers.shape) == (jax.dtypes.float0, (2,))
-    with pytest.raises(dl.errors.ValueShapeError, match="dtype float0: the gradient of whole"):
-        s.run(lambda x: dl.get_replica_context().all_reduce("SUM", gradients(x)), (2.0,))
-
-
 def test_a_number_that_python_needs_is_named() -> None:
     for fn in [
         lambda x, n: jnp.arange(n) + x,
@@ -142,18 +99,3 @@ def test_where_no_argument_is_a_number_none_is_named() -> None:
     with pytest.raises(NeedsPythonError) as caught:
         strategy.run(lambda x: x if x.sum() > 0 else -x, args=(jnp.ones(3),))
     assert "static_argnums" not in str(caught.value)
-
-
-def test_an_unrelated_error_has_no_note_of_traced_values() -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(TypeError) as caught:
-        strategy.run(lambda x: {[1]: x}, args=(1.0,))
-    assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("run compiles")]
-
-
-def test_an_object_that_hides_a_computed_value_is_refused() -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(StructureError, match=r"result is of class SimpleNamespace.*\.loss is comp"):
-        strategy.run(lambda x: SimpleNamespace(loss=x * 2), args=(1.0,))
-    kept = SimpleNamespace(loss=1.0)
-    assert strategy.run(lambda: kept) is kept

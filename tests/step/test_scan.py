@@ -110,25 +110,6 @@ def test_scan_separates_read_and_changed_variables(eagerly: bool) -> None:
     assert (float(total), float(rate), float(own)) == (10.25, 0.5, 9.0)
 
 
-@MODES
-def test_scans_can_be_nested(eagerly: bool) -> None:
-    strategy = _strategy(2)
-    with strategy.scope():
-        inner, outer = dl.Variable(0), dl.Variable(0)
-
-    def one(state: Any, _: Any) -> Any:
-        inner.assign_add(1)
-        return state, inner.value()
-
-    def several(state: Any, _: Any) -> Any:
-        outer.assign_add(inner.value())
-        return state, dl.scan(one, None, length=2)[1]
-
-    found = _run(strategy, lambda: dl.scan(several, None, length=3)[1], eagerly=eagerly)
-    assert found.values[0].tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert (int(inner), int(outer)) == (6, 0 + 2 + 4)
-
-
 def test_the_body_is_compiled_once_and_recorded_as_one_step() -> None:
     strategy = _strategy(2)
     with strategy.scope():
@@ -159,7 +140,6 @@ def test_the_body_is_compiled_once_and_recorded_as_one_step() -> None:
         ((jnp.ones(2), jnp.ones(3)), None, r"got \[2, 3\]"),
         (jnp.ones(2), 3, r"got \[2, 3\]"),
         (jnp.float32(1), None, "rows of arrays"),
-        (None, True, "whole number of steps, got True"),
     ],
 )
 def test_a_number_of_steps_that_is_not_one_is_refused(xs: Any, length: Any, expected: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from distlab.devices.mesh import AXIS
 from distlab.step.jaxprs.flat import flattened
@@ -75,16 +74,6 @@ def test_collectives_with_common_work_between_them_share_a_stage() -> None:
     assert len(stages.own[0].handed) == 2
 
 
-def test_groups_meet_at_the_later_operand() -> None:
-    def fn(w: Any, x: Any) -> Any:
-        total = _sum(x.sum(0))
-        return _sum(x.mean(0) * total if x.shape[0] else jnp.zeros(2)) + w
-
-    stages = _stages(fn, 2, 0)
-    assert len(stages.common) == 2
-    assert [own.handed for own in stages.own] == [[0], [1], []]
-
-
 def test_what_nobody_needs_is_not_computed() -> None:
     def fn(w: Any, x: Any) -> Any:
         jnp.sort(x, axis=0)
@@ -107,10 +96,3 @@ def test_effects_stay_in_order() -> None:
     first, last = stages.own
     assert not any("print" in name for name in _names(first.equations[0]))
     assert sum("debug" in name for name in _names(last.equations[0])) == 2
-
-
-def test_every_constant_is_known_by_the_array_that_it_is() -> None:
-    table = np.arange(2, dtype=np.float32)
-    stages = _stages(lambda w, x: _sum(x.sum(0)) * table + w, 2, 1)
-    assert stages.common[0].outputs == [0]
-    assert not any(stages.is_needed(1, group) for group in range(2))

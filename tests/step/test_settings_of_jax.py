@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import distlab as dl
 
@@ -49,23 +48,19 @@ def _read() -> dict[str, Any]:
 WANTED = {name: value for name, (_, _, value) in SETTINGS.items()}
 
 
-@pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eagerly"])
-def test_settings_hold_in_a_step(*, eagerly: bool) -> None:
+def test_settings_hold_in_steps_and_background_functions() -> None:
     strategy, seen = dl.MirroredStrategy(["CPU:0", "CPU:1"]), []
 
     def step() -> None:
         seen.append(_read())
 
     with _all_settings():
-        strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
-    assert seen
+        for eagerly in (False, True):
+            strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
+        running = dl.background(step)
+    running.result(timeout=60)
+    assert len(seen) >= 4
     assert all(one == WANTED for one in seen)
-
-
-def test_settings_hold_in_a_background_function() -> None:
-    with _all_settings():
-        running = dl.background(_read)
-    assert running.result(timeout=60) == WANTED
 
 
 def test_a_step_computes_doubles_eagerly_and_compiled() -> None:

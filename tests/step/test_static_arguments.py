@@ -10,12 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, OptionError, RecompilationWarning
+from distlab.errors import ArgumentTypeError, OptionError
 
 
 def _strategy() -> dl.MirroredStrategy:
@@ -106,7 +105,6 @@ def test_wrong_options_are_refused() -> None:
         ({"static_argnames": 1}, (1.0, 2), "a name or a tuple of names"),
         ({"static_argnums": 1}, (1.0, [2]), "must have a hash, got a list.*tuple"),
         ({"static_argnums": 1}, (1.0, np.ones(2)), "must have a hash, got a ndarray"),
-        ({"static_argnames": "x", "donate_argnums": (0,)}, (1.0, 2), "donated and static"),
     ]
     for options, args, message in wrong:
         s = _strategy()
@@ -116,13 +114,6 @@ def test_wrong_options_are_refused() -> None:
 
         with pytest.raises(OptionError, match=message):
             s.run(fn, args=args, options=dl.RunOptions(**options))
-
-
-def test_a_per_replica_value_is_never_static() -> None:
-    s = _strategy()
-    x = s.replicate(1.0)
-    with pytest.raises(OptionError, match="x is static, but has a component for each replica"):
-        s.run(lambda x: x, args=(x,), options=dl.RunOptions(static_argnums=0))
 
 
 def _torch_like(base: str) -> Any:
@@ -156,32 +147,6 @@ def _loss(model: Any, x: jax.Array) -> jax.Array:
     return ((model(x) - 1.0) ** 2).mean()
 
 
-def test_nnx_trains_by_its_state(eager: bool) -> None:
-    s = _strategy()
-    model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    data = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
-    dataset = dl.data.Dataset.from_tensor_slices(data).batch(8).repeat(3)
-
-    def step(graphdef: Any, state: Any, x: jax.Array) -> Any:
-        model, optimizer = nnx.merge(graphdef, state)
-        loss, grads = nnx.value_and_grad(_loss)(model, x)
-        optimizer.update(model, dl.get_replica_context().all_reduce("MEAN", grads))
-        return loss, nnx.state((model, optimizer))
-
-    for x in s.experimental_distribute_dataset(dataset):
-        graphdef, state = nnx.split((model, optimizer))
-        _, state = s.run(step, args=(graphdef, state, x))
-        nnx.update((model, optimizer), s.experimental_local_results(state)[0])
-
-    alone = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
-    sgd = nnx.Optimizer(alone, optax.sgd(0.1), wrt=nnx.Param)
-    for _ in range(3):
-        sgd.update(alone, nnx.grad(_loss)(alone, data))
-    np.testing.assert_allclose(model.kernel[...], alone.kernel[...], rtol=1e-5)
-    assert eager in (True, False)
-
-
 def test_nnx_from_outside_is_never_stale() -> None:
     s = _strategy()
     model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
@@ -193,11 +158,6 @@ def test_nnx_from_outside_is_never_stale() -> None:
     for scale in (0.0, 1.0):
         model.kernel[...] = jnp.full((3, 2), scale)
         assert float(s.run(evaluate, args=(x,)).values[0]) == 12.0 * scale
-    model.kernel[...] = jnp.full((3, 2), 2.0)
-    assert float(s.run(evaluate, args=(x,)).values[0]) == 24.0
-    model.kernel[...] = jnp.full((3, 2), 3.0)
-    with pytest.warns(RecompilationWarning, match=r"model, a flax\.nnx Linear.*3 times.*args="):
-        assert float(s.run(evaluate, args=(x,)).values[0]) == 36.0
 
 
 def test_nnx_from_outside_can_not_be_changed(eager: bool) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import distlab as dl
@@ -65,24 +64,3 @@ def test_variables_train_to_the_numbers_of_plain_jax(replicas: int) -> None:
     for copy in w.values:
         np.testing.assert_allclose(copy, expected[0], atol=1e-5)
     np.testing.assert_allclose(b.numpy(), expected[1], atol=1e-5)
-
-
-def test_an_optax_state_trains_to_the_same_numbers() -> None:
-    strategy = _strategy(3)
-    optimizer = optax.sgd(RATE)
-    params = jnp.asarray(W), jnp.asarray(B)
-    state = strategy.replicate((params, optimizer.init(params)))
-
-    def step(state: tuple[Params, optax.OptState], x: jax.Array, y: jax.Array) -> object:
-        params, opt_state = state
-        loss, grads = jax.value_and_grad(_loss)(params, x, y)
-        grads = dl.get_replica_context().all_reduce("SUM", grads)
-        updates, opt_state = optimizer.update(grads, opt_state)
-        return (optax.apply_updates(params, updates), opt_state), loss
-
-    for x, y in _batches(strategy):
-        state, _ = strategy.run(step, args=(state, x, y))
-    (w, b), _ = strategy.experimental_local_results(state)[0]
-    expected = _plain()
-    np.testing.assert_allclose(w, expected[0], atol=1e-5)
-    np.testing.assert_allclose(b, expected[1], atol=1e-5)
