@@ -13,6 +13,7 @@ from jax import lax
 
 import distlab as dl
 from distlab.errors import ContextError, ValueShapeError
+from distlab.values.distributed import stack
 
 REPLICAS = 4
 AXIS = "replica"

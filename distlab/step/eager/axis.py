@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, final
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive, set_current_trace
-from jax.extend.core.primitives import axis_index_p, jit_p, scan_p
+from jax.extend.core.primitives import axis_index_p, jit_p
 from jax.sharding import PartitionSpec
 
 from distlab.devices import dispatch_order, in_flight, jax_internals
@@ -27,6 +27,8 @@ from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step.jaxprs import operations as jaxprs
 from distlab.step.jaxprs.divergence import OWN, require_reached
 from distlab.values.distributed import PerReplica, stack
+
+_WAYS_OUT: Final = "Reduce over the batch before it, outside of loops over its rows."
 
 
 class Operation(NamedTuple):
@@ -86,7 +88,7 @@ def joined(
         if len(kinds) > 1:
             raise ValueShapeError(
                 f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all replicas, "
-                f"got {' and '.join(kinds)}. {_ways_out(operations[0])}"
+                f"got {' and '.join(kinds)}. {_WAYS_OUT}"
             )
     keys = [
         (jaxprs.key(operation, (), derivatives=False), len(own))
@@ -103,7 +105,7 @@ def joined(
     if any(value.shapes is not None for value in values):  # other processes' differ
         raise ValueShapeError(
             f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all workers, got "
-            f"{[value.brief() for value in values]}. {_ways_out(operations[0])}"
+            f"{[value.brief() for value in values]}. {_WAYS_OUT}"
         )
     known = Known(keys[0], operations[0])
     if _may_diverge(known, len(columns)):
@@ -111,13 +113,6 @@ def joined(
             operations[0], [OWN if _column_differs(column) else 0 for column in columns]
         )
     return known, [value.stacked for value in values]
-
-
-def _ways_out(operation: Operation) -> str:
-    """Returns what to do where the replicas' shapes differ."""
-    if operation.primitive is scan_p:
-        return "Call the collective before or after the loop over a replica's rows."
-    return "Reduce over the batch before it."
 
 
 def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[list[jax.Array]]:

@@ -36,12 +36,10 @@ def divide(groups: list[Group]) -> Stages:
 def _require_same_collectives(collectives: list[list[Any]]) -> None:
     names = [list(map(operations.name, equations)) for equations in collectives]
     if any(other != names[0] for other in names):
-        counts_only = len({frozenset(own) for own in names if own}) == 1
         raise StructureError(
             "All replicas must call the same collectives in the same order, but this step's "
             f"replicas, which have different shapes, call {' and '.join(map(str, names))}. "
-            "Call them on every replica, whatever its shapes"
-            f"{', and not in loops over its rows' if counts_only else ''}."
+            "Call them on every replica, whatever its shapes, and not in loops over its rows."
         )
     for equations in zip(*collectives, strict=True):
         operands = [[str(atom.aval.str_short()) for atom in e.invars] for e in equations]

@@ -105,13 +105,8 @@ class Means(Flow[Mark]):
             return [Mark("mean", count)] if mean else []
         if count > 1 or any(number is None for number in numbers):
             return []
-        if len(numbers) == 1:
-            factor = operations.scaled(equation, [None])
-            return [] if factor is None else [Mark("number", first * factor)]
-        if len(numbers) == 2:
-            factor = operations.scaled(equation, [None, numbers[1]])
-            return [] if factor is None else [Mark("number", first * factor)]
-        return []
+        factor = operations.scaled(equation, [None, *numbers[1:]]) if len(numbers) < 3 else None
+        return [] if factor is None else [Mark("number", first * factor)]
 
     def _is_of_batch(self, count: int, equation: Any) -> bool:
         """Returns whether so many numbers are those of a replica's batch.
