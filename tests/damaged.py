@@ -15,14 +15,7 @@ from tests.synthetic import whole_run
 
 
 class Damage(NamedTuple):
-    """What is damaged in a run.
-
-    Attributes:
-      kind: The kind of the events.
-      field: Their field.
-      change: Returns what it holds from what it held.
-      page: The page that can't be shown as a whole.
-    """
+    """What is damaged in a run."""
 
     kind: str
     field: str

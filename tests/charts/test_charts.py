@@ -51,14 +51,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Case(Generic[C]):
-    """A chart, what it shows of a run of 200 steps, and texts that its source then has.
-
-    Attributes:
-      make: Makes the chart.
-      columns: Returns what it shows.
-      column: Name of a column of texts.
-      texts: The texts, one for each row.
-    """
+    """A chart, what it shows of a run of 200 steps, and texts that its source then has."""
 
     make: Callable[[], Chart[C]]
     columns: Callable[[Folds], C]

@@ -24,15 +24,7 @@ def read(name: str) -> Any:
 
 
 def execute(name: str, folder: Path) -> Any:
-    """The notebook with its outputs, after a kernel of its own ran it in `folder`.
-
-    Args:
-      name: What its file name begins with.
-      folder: Where its kernel runs.
-
-    Raises:
-      nbclient.exceptions.CellExecutionError: a cell raised an error.
-    """
+    """The notebook with its outputs, after a kernel of its own ran it in `folder`."""
     notebook = read(name)
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=LIMIT_S, startup_timeout=120, resources=where).execute()

@@ -41,11 +41,7 @@ FACTS = """
 
 
 class Lab:
-    """JupyterLab on a free port of 127.0.0.1, until the `with` block ends.
-
-    Attributes:
-      folder: what it serves.
-    """
+    """JupyterLab on a free port of 127.0.0.1, until the `with` block ends."""
 
     def __init__(self, home: Path) -> None:
         self.folder = home / "served"

@@ -36,15 +36,7 @@ def ask(
     headers: dict[str, str] | None = None,
     whole: bool = True,
 ) -> Answer:
-    """Asks for a path below the page's address, with any headers.
-
-    Args:
-      server: The server.
-      path: The path.
-      method: The method.
-      headers: The headers; a `Host` among them replaces the server's own.
-      whole: Whether to read the body, which the answer to a handshake does not have.
-    """
+    """Asks for a path below the page's address, with any headers."""
     at = urlsplit(server.url)
     connection = http.client.HTTPConnection(str(at.hostname), server.port, timeout=LIMIT_SECONDS)
     try:

@@ -55,14 +55,7 @@ def server() -> Iterator[DashboardServer]:
 
 
 class Watched:
-    """A page of the dashboard, with what went wrong on it.
-
-    Attributes:
-      page: Playwright's page.
-      errors: console errors, uncaught exceptions and failed answers.
-      warnings: what BokehJS warned of.
-      foreign: requests that would have left this machine.
-    """
+    """A page of the dashboard, with what went wrong on it."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -176,12 +176,7 @@ def test_events_of_a_range_are_exactly_those_of_its_times(
 
 
 class Slow(ListSource):
-    """Events that are read one page at a time, each when it may be.
-
-    Attributes:
-      asked: How many pages were asked for.
-      allowed: Holds one permit for each page that may be read.
-    """
+    """Events that are read one page at a time, each when it may be."""
 
     def __init__(self, events: list[Any]) -> None:
         super().__init__(events)

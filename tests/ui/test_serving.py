@@ -34,11 +34,7 @@ def recorded(tmp_path: Path) -> Path:
 
 
 class SlowExports:
-    """Holds up the making of files, and notes how many are made at once.
-
-    Attributes:
-      asked: how many were asked for.
-    """
+    """Holds up the making of files, and notes how many are made at once."""
 
     def __init__(self, write: Callable[..., None]) -> None:
         self._write = write

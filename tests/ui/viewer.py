@@ -20,11 +20,7 @@ LIMIT_SECONDS = 60
 
 
 class Viewer:
-    """A session's web socket, without a browser.
-
-    Attributes:
-      socket: The connection.
-    """
+    """A session's web socket, without a browser."""
 
     def __init__(self, socket: WebSocketClientConnection) -> None:
         self.socket = socket
