@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias, final
 
 import jax
 
-from distlab.errors import ContextError
 from distlab.step.programs.place import Place
 
 Workers: TypeAlias = "ThreadWorkers | RemoteWorkers"
@@ -88,11 +87,7 @@ class RemoteWorkers:
 
     @contextlib.contextmanager
     def acting_as(self, number: int) -> Iterator[None]:
-        """Checks that this process is a worker."""
-        if number != self._own:
-            raise ContextError(
-                f"Worker {number} is another process. Schedule a function, which runs there."
-            )
+        """Makes the calling thread run as the worker that this process is."""
         token = _identity.set(_Identity(self, number))
         try:
             yield

@@ -20,10 +20,6 @@ def _strategy(replicas: int = 2) -> dl.MirroredStrategy:
     return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
 
 
-def _central() -> dl.experimental.CentralStorageStrategy:
-    return dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-
-
 def _one_device() -> dl.OneDeviceStrategy:
     return dl.OneDeviceStrategy("CPU:1")
 
@@ -79,18 +75,6 @@ def test_copies_assigned_alone_are_reduced_and_gathered(eagerly: bool) -> None:
     assert s.reduce("MEAN", weight, axis=0).tolist() == 3.0
     assert s.reduce("MEAN", weight, axis=None).tolist() == [1.0, 2.0]
     assert s.gather(weight, axis=0).tolist() == [1.0, 2.0, 2.0, 4.0, 3.0, 6.0]
-
-
-def test_gather_of_a_variable_joins_its_copies() -> None:
-    on_read = dl.VariableSynchronization.ON_READ
-    for s, joined in ((_strategy(), [1.0, 2.0, 1.0, 2.0]), (_central(), [1.0, 2.0])):
-        with s.scope():
-            mirrored = dl.Variable([1.0, 2.0])
-            local = dl.Variable(
-                [1.0, 2.0], synchronization=on_read, aggregation=dl.VariableAggregation.SUM
-            )
-        assert s.gather(mirrored, axis=0).tolist() == joined
-        assert s.gather(local, axis=0).tolist() == joined
 
 
 def test_another_strategys_copies_are_not_gathered() -> None:

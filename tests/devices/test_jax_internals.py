@@ -121,18 +121,6 @@ def test_nothing_of_jax_is_replaced_outside_of_blocks() -> None:
     assert not hasattr(jax_internals.ConcreteArray.block_until_ready, "explains")
 
 
-def test_an_uncommitted_view_shares_memory_and_mixes() -> None:
-    first, second = (jax.device_put(jnp.arange(3.0), device) for device in jax.devices()[:2])
-    with pytest.raises(ValueError, match="incompatible devices"):
-        first + second
-    free = jax_internals.uncommitted(first)
-    assert free.unsafe_buffer_pointer() == first.unsafe_buffer_pointer()
-    assert (free + second).tolist() == [0.0, 2.0, 4.0]
-    spread = jax.device_put(np.arange(3.0), _rows())
-    assert jax_internals.uncommitted(spread) is spread
-    assert jax_internals.uncommitted(5) == 5
-
-
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_keys_name_their_generator_and_show_their_data(impl: str) -> None:
     key = jax.random.key(7, impl=impl)
@@ -198,27 +186,6 @@ def test_pieces_are_the_shards_in_the_order_of_the_devices() -> None:
     assert jax_internals.devices_of(array) == jax.devices()[:3]
 
 
-def test_pieces_are_assembled_where_they_lie() -> None:
-    values = [np.full((1, 2), n) for n in range(3)]
-    rows = list(map(jax.device_put, values, jax.devices()))
-    shape = jax.ShapeDtypeStruct((3, 2), rows[0].dtype, sharding=_rows())
-    array = jax_internals.assembler(shape)(rows)
-    assert (array.shape, array.dtype, array.sharding) == (shape.shape, shape.dtype, _rows())
-    assert array.tolist() == [[0, 0], [1, 1], [2, 2]]
-    assert jax.jit(lambda v: v + 1)(array).tolist() == [[1, 1], [2, 2], [3, 3]]
-    held = [piece.unsafe_buffer_pointer() for piece in jax_internals.pieces(array)]
-    assert held == [row.unsafe_buffer_pointer() for row in rows]
-
-
-def test_rows_are_put_one_on_each_device() -> None:
-    rows = [np.full(2, n, np.float64) for n in range(3)]
-    array = jax_internals.put_rows(rows, _rows(), jax.devices()[:3])
-    assert (array.shape, str(array.dtype)) == ((3, 2), "float32")
-    assert array.sharding == _rows()
-    assert np.array_equal(array, np.array(rows))
-    assert np.array_equal(jnp.sum(array, axis=0), [3.0, 3.0])
-
-
 def test_the_profiler_is_reserved_and_given_back(tmp_path: Any) -> None:
     with jax_internals.profiler_reserved() as free:
         assert free is True
@@ -226,12 +193,6 @@ def test_the_profiler_is_reserved_and_given_back(tmp_path: Any) -> None:
             assert again is False
     with jax.profiler.trace(str(tmp_path)), jax_internals.profiler_reserved() as free:
         assert free is False
-
-
-def test_the_type_of_statistics_is_kept() -> None:
-    kept = jax_internals.keep_profile_types()
-    assert kept is jax_internals.keep_profile_types()
-    assert list(kept) == []
 
 
 def test_an_error_of_awaited_arrays_is_explained(

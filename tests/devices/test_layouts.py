@@ -46,14 +46,6 @@ def test_partitions_cut_an_array_into_blocks_and_back() -> None:
     assert WHOLE.block(WHOLE.local(row)) is row
 
 
-def test_a_value_goes_to_another_mesh_whole(mesh: ReplicaMesh) -> None:
-    other = replica_mesh(tuple(jax.devices()[4:6]))
-    for layout in layouts(mesh):
-        moved = layout.over(layout.place(jnp.arange(3.0)), other)
-        assert moved.sharding == other.whole
-        np.testing.assert_array_equal(moved, [0, 1, 2])
-
-
 def test_pieces_come_with_the_number_of_their_replica(mesh: ReplicaMesh) -> None:
     rows = jax.device_put(np.arange(8).reshape(4, 2), mesh.split)
     assert [(replica, piece.tolist()) for replica, piece in pieces(rows)] == [

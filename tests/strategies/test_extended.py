@@ -12,7 +12,6 @@ import distlab as dl
 from distlab.errors import (
     ArgumentValueError,
 )
-from distlab.values.distributed import stack
 
 
 def _strategy(replicas: int = 3) -> dl.MirroredStrategy:
@@ -48,26 +47,6 @@ def test_each_call_of_update_may_write_to_its_own_array_of_numpy(group: bool, tr
         update()
     assert _local(s, v) == [[11.0], [11.0]]
     assert [given.tolist(), named.tolist()] == [[0], [0]]
-
-
-def test_each_call_of_update_non_slot_has_its_own_array() -> None:
-    s = _strategy(2)
-    given = np.zeros(1, np.float32)
-    result = s.extended.update_non_slot(
-        s.extended.non_slot_devices([]), lambda x: (x.__iadd__(1), x.tolist())[1], (given,)
-    )
-    assert _local(s, result[0]) == [1.0, 1.0]
-    assert given.tolist() == [0]
-
-
-def test_tensorflow_1_names_on_the_strategy() -> None:
-    s = _strategy(2)
-    v = _variable(s, 1.0)
-    x = stack([jnp.array(1.0), jnp.array(2.0)], s.mesh)
-    assert [float(part) for part in s.unwrap(x)] == [1.0, 2.0]
-    assert s.unwrap(7) == [7]
-    with s.scope(), s.colocate_vars_with(v):
-        assert dl.Variable(2.0).strategy is s
 
 
 def test_a_replica_context_names_its_device_or_that_of_all() -> None:

@@ -39,13 +39,6 @@ def test_batches_are_divided_as_a_strategy_does() -> None:
             assert divide(choices).sizes == really_divided(choices)
 
 
-def test_each_replica_knows_its_first_example() -> None:
-    division = divide(Choices(examples=29, batch=29, replicas=8))
-    assert division.share == 4
-    assert division.sizes == [[4, 4, 4, 4, 4, 4, 4, 1]]
-    assert division.first == [[0, 4, 8, 12, 16, 20, 24, 28]]
-
-
 def test_more_replicas_than_devices_can_be_explored() -> None:
     assert len(jax.devices()) < 16
     choices = Choices(replicas=16, examples=100, batch=50)

@@ -7,7 +7,6 @@ strategy_common_test and distribute_lib_test check, in both modes where a functi
 from __future__ import annotations
 
 import copy
-import threading
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ import pytest
 
 import distlab as dl
 from distlab import VariableAggregation as Aggregation
-from distlab.errors import ContextError, UnsupportedError, ValueShapeError
+from distlab.errors import UnsupportedError, ValueShapeError
 
 ON_READ = dl.VariableSynchronization.ON_READ
 MODES = pytest.mark.usefixtures("eager")
@@ -335,18 +334,6 @@ def test_values_rotate_among_replicas_in_merge_call(s: dl.Strategy) -> None:
 
 
 @MODES
-def test_a_step_assigns_non_slot_variables_once(s: dl.Strategy) -> None:
-    v = _variable(s, 1.0)
-
-    def merge(strategy: dl.Strategy, x: Any) -> None:
-        devices = strategy.extended.non_slot_devices([v])
-        strategy.extended.update_non_slot(devices, v.assign_add, args=(x,))
-
-    s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 10.0,)))
-    assert _copies(v) == [1.0, 11.0]
-
-
-@MODES
 def test_sparse_values_are_reduced_by_joining_them(s: dl.Strategy) -> None:
     def step() -> Any:
         n = jnp.asarray(_replica())
@@ -361,38 +348,6 @@ def test_sparse_values_are_reduced_by_joining_them(s: dl.Strategy) -> None:
 
 
 # ---- distribute_lib_test
-
-
-def test_same_scope_nesting(s: dl.Strategy) -> None:
-    scope, another = s.scope(), s.scope()
-    with scope:
-        with another, scope:
-            assert dl.get_strategy() is s
-        assert dl.get_strategy() is s
-        with pytest.raises(RuntimeError, match="scope"), dl.OneDeviceStrategy("CPU:0").scope():
-            pass
-    assert not dl.has_strategy()
-    with another:
-        assert dl.get_strategy() is s
-    assert not dl.has_strategy()
-    with pytest.raises(ContextError, match="reverse order"):
-        scope.__exit__(None, None, None)
-
-
-def test_set_strategy_holds_for_the_calling_thread(s: dl.Strategy) -> None:
-    dl.experimental_set_strategy(s)
-    try:
-        assert dl.in_cross_replica_context()
-        assert dl.get_replica_context() is None
-        others: list[bool] = []
-        thread = threading.Thread(target=lambda: others.append(dl.has_strategy()))
-        thread.start()
-        thread.join(30)
-        assert others == [False]
-        assert dl.background(dl.get_strategy).result(30) is s
-    finally:
-        dl.experimental_set_strategy(None)
-    assert not dl.has_strategy()
 
 
 def test_local_results_of_a_nest_are_one_for_each_replica(s: dl.Strategy) -> None:
@@ -420,23 +375,6 @@ def test_a_single_copy_keeps_its_synchronization() -> None:
     assert _variable(mirrored, 1.0).synchronization is kinds.ON_WRITE
     with pytest.raises(ValueShapeError, match="synchronization NONE has no meaning"):
         _variable(mirrored, 1.0, synchronization=kinds.NONE)
-
-
-@MODES
-def test_an_on_read_variable_in_central_storage_is_one_copy() -> None:
-    for aggregation, after in [
-        (Aggregation.SUM, 14.0),
-        (Aggregation.MEAN, 12.0),
-        (Aggregation.ONLY_FIRST_REPLICA, 11.0),
-    ]:
-        s = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-        v = _variable(s, 10.0, synchronization=ON_READ, aggregation=aggregation)
-        s.run(v.assign_add, args=(_per_replica(s, 1.0, 3.0),))
-        assert _local(s, v) == [after]
-        assert float(v) == after
-        assert not v.trainable
-        v.assign_add(1.0)
-        assert float(v) == after + 1
 
 
 @MODES
