@@ -62,17 +62,10 @@ class TracedPerReplica(DistributedValues):
 class TracedCollectives:
     """The collectives of one traced replica, whose gradients are the collectives of gradients.
 
-    `plan` has the shapes on all replicas of each array that is gathered, in order; `differing` the
-    positions of those passed numbers that differ between replicas, such as numbers of rows.
-
-    Attributes:
-      gathered: The shape on the traced replica of each array all-gathered so far.
-      numbers: The Python numbers passed on so far.
-      common: The traced arguments that all replicas receive whole.
-      merged_into_one: Of several workers, what a `merge_call` returned as one for all replicas.
-      made: The variables that the function made while it was traced.
-      shared: Whether the replicas are those of several workers.
-      may_make: Whether it may make variables: in its first trace, as in a `tf.function`.
+    `plan` has the shapes on all replicas of each array that is gathered, in order, and `gathered`
+    what this trace gathered; `differing` the positions of those Python `numbers` that differ.
+    `common` has arguments that all replicas receive whole, `merged_into_one` what a
+    `merge_call` over several workers returned as one, `made` the variables that the function made.
     """
 
     def __init__(

@@ -47,14 +47,10 @@ WHOLE: Final = Partition(PartitionSpec())
 
 
 class Layout(ABC):
-    """The devices of a value's copies.
+    """The devices of a value's copies, and how a program over the mesh divides its array.
 
-    Attributes:
-      name: The name that events and pages show.
-      partition: The division of the array in a program over the mesh.
-      copies_differ: Whether each replica may hold a value of its own.
-      one_copy: Whether all replicas share one copy.
-      server: The number of the parameter server that holds the copy; None without servers.
+    `copies_differ` where each replica may hold a value of its own; `server` is the number of the
+    parameter server that holds the one copy.
     """
 
     name: LayoutName

@@ -21,21 +21,10 @@ SAME_ON_ALL: Final = "distlab_same_on_all"
 
 @final
 class ReplicaMesh:
-    """One device for each replica.
+    """One device for each replica as a JAX mesh, with shardings of rows, copies and one device.
 
-    Attributes:
-      devices: The devices of all replicas, in replica order.
-      names: The short names of the devices, such as `"CPU:0"`.
-      replicas: Number of replicas in all processes.
-      local_replicas: Numbers of the replicas whose devices belong to this process.
-      local_devices: The devices of the local replicas.
-      shared: Whether other processes have replicas, too. An operation on such an array is one of
-        all processes, except on the pieces that lie here.
-      by_process: The numbers of each process's replicas, in order.
-      mesh: The JAX mesh with the single axis `"replica"`.
-      split: Sharding of an array `(replicas, ...)`, one row on each device.
-      whole: Sharding of an array of which each device holds a full copy.
-      first: Sharding of an array on the first local device only.
+    Where it is `shared`, other processes have replicas, too: an operation on an array of the mesh
+    is one of all processes, except on the pieces that lie here, of the `local_replicas`.
     """
 
     def __init__(self, devices: tuple[jax.Device, ...]) -> None:

@@ -149,11 +149,7 @@ class _FrameOfTrace(Frame):
 class TracedFrame(_FrameOfTrace):
     """The variables that one trace of a replica function reads and writes.
 
-    Attributes:
-      made: The variables that the function made.
-      read: The variables whose value before the step the function reads.
-      written: The variables that the function assigns, with their last value.
-      updates: The operations on variables of parameter servers, in order.
+    `updates` are the operations on variables of parameter servers, in order.
     """
 
     def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
@@ -213,11 +209,7 @@ class TracedFrame(_FrameOfTrace):
 
 @final
 class LoopFrame(_FrameOfTrace):
-    """The variables in one iteration of a loop that carries those that it assigns.
-
-    Attributes:
-      written: The variables that are carried or assigned, with their last value.
-    """
+    """The variables in one iteration of a loop that carries those that it assigns."""
 
     def __init__(self, outer: Frame, carried: dict[StoredVariable, jax.Array]) -> None:
         super().__init__()
@@ -246,11 +238,7 @@ class LoopFrame(_FrameOfTrace):
 
 @final
 class EagerFrame(Frame):
-    """The variables of an eager function, which reads and writes one replica's copies directly.
-
-    Attributes:
-      read_inside: Whether `jax.jit` or the like read a variable, and may keep what it was.
-    """
+    """The variables of an eager function, which reads and writes one replica's copies directly."""
 
     def __init__(
         self,

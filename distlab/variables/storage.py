@@ -40,13 +40,9 @@ changes: Final = _Changes()
 class Storage:
     """The array of a variable.
 
-    Attributes:
-      layout: Where the copies are.
-      name: The variable's name.
-      apart: Whether copies that should be equal may differ, since one was assigned alone.
-      own_copies: Whether each replica keeps what it assigns by design, as Keras' batch statistics.
-      changing: Held from a read to the assignment that rests on it.
-      version: Number of changes of a value on a parameter server (`server_traffic`).
+    `apart` where copies that should be equal may differ, as one was assigned alone; `own_copies`
+    where each replica keeps its own by design, as Keras' batch statistics; `changing` is held from
+    a read to the assignment that rests on it; `version` counts changes on a server.
     """
 
     __slots__ = (
