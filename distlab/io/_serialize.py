@@ -10,7 +10,6 @@ import numpy as np
 from distlab.errors import InvalidArgumentError
 from distlab.io._example_proto import Example
 from distlab.text.shown import shown, shown_text
-from distlab.values.plain_arrays import refusal_of
 
 
 def serialize_example(features: Mapping[str, Any]) -> bytes:
@@ -85,8 +84,6 @@ def _unfit(key: str, value: Any, error: Exception) -> InvalidArgumentError:
 
 
 def _flat(value: Any) -> list[Any]:
-    if refusal := refusal_of(value, "It"):
-        raise ValueError(refusal)
     if isinstance(value, list | tuple):
         # With dtype object, since arrays of bytes drop zero bytes at the end.
         value = np.asarray(value, dtype=object)

@@ -22,7 +22,7 @@ from distlab.errors import (
 )
 from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
-from distlab.values.plain_arrays import are_of_devices, is_plain, unshared
+from distlab.values.plain_arrays import are_of_devices, unshared
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.wide_integers import require_kept
 
@@ -34,7 +34,7 @@ _LAZY: Final = (
 def is_array_like(value: Any) -> bool:
     """Returns whether a leaf is an array of numbers that devices can hold, or a number."""
     if isinstance(value, np.ndarray | np.generic):
-        return are_of_devices(value.dtype) and value.dtype.isnative and is_plain(value)
+        return are_of_devices(value.dtype) and value.dtype.isnative
     return isinstance(value, jax.Array | bool | int | float | complex)
 
 

@@ -15,7 +15,6 @@ from distlab.data.plan.memory import own
 from distlab.data.plan.nest import AnyDataset, map_nest
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_clause
-from distlab.values.plain_arrays import is_plain, refusal_of
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
 
@@ -37,8 +36,6 @@ def _leaf_to_own(value: Any) -> Any:
 def leaf_to_numpy(value: Any) -> Any:
     """Converts one leaf; see `to_numpy`."""
     if isinstance(value, np.ndarray | np.generic):
-        if not is_plain(value):
-            raise StructureError(str(refusal_of(value, "A component of an element")))
         return _native(value) if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
     if isinstance(value, bytes | AnyDataset):
         return value  # a dataset can be a component

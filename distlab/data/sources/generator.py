@@ -17,11 +17,10 @@ from distlab.data.plan.plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data.plan.spec import TensorSpec, checked_dtype, spec_of
 from distlab.errors import (
     InvalidArgumentError,
-    StructureError,
     ValueShapeError,
 )
 from distlab.text.shown import shown
-from distlab.values.plain_arrays import refusal_of, unshared
+from distlab.values.plain_arrays import unshared
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +122,6 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _component(promised: Component, value: Any) -> Any:
-    if refusal := refusal_of(value, "A component of an element"):
-        raise StructureError(refusal)
     try:
         if promised.dtype == object:
             array = leaf_to_numpy(value)

@@ -25,7 +25,6 @@ from distlab.integrations.orbax.workers import (
 from distlab.text.shown import shown
 from distlab.values.checks import require_alive
 from distlab.values.distributed import Mirrored, PerReplica, Shape
-from distlab.values.plain_arrays import refusal_of
 from distlab.variables.kinds import VariableAggregation
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
@@ -293,10 +292,8 @@ class _Array(_ArrayKind):
 
     def saved(self, name: str, leaf: Any) -> Saved:
         require_alive(leaf, name)
-        if why_not := refusal_of(leaf, name):
-            raise ArgumentTypeError(why_not)
         array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-        if isinstance(array, np.ndarray) and array.dtype.kind in "OSUMm":
+        if isinstance(array, np.ndarray) and (array.dtype.kind in "OSUMm" or array.dtype.names):
             raise refusal(name, leaf)
         return _saved(array)
 
