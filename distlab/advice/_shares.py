@@ -74,18 +74,14 @@ def periods_between(columns: EvidenceColumns, edges: Ints) -> Floats:
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
     """Returns what less work of the program saves a step: not what devices compute meanwhile."""
     usual = step_seconds(columns)
-    return seconds if usual is None else min(seconds, usual.whole - usual.computing)
+    return seconds if usual is None else min(seconds, usual[0] - usual[1])
 
 
-class StepSeconds(NamedTuple):
-    """The duration of a step of the loop."""
+def step_seconds(columns: EvidenceColumns) -> tuple[float, float] | None:
+    """Returns what a step of the loop takes, and those seconds in which a device computes.
 
-    whole: float  # Seconds from one step to the next
-    computing: float  # Those of them in which a device computes
-
-
-def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:
-    """Returns what a step of the loop takes; None without a profile, or with several strategies."""
+    None without a profile, or with several strategies.
+    """
     steps = columns["steps"]
     captures = [one for one in columns["captures"] if one.steps and one.compute_ns]
     begin, end = loop_begin(columns), int(steps["time_ns"][-1])
@@ -98,7 +94,7 @@ def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:
     whole = max(end - begin - compiling, 0) / count / 1e9
     # Steps that a profile sees dispatched are not those that it sees computed: many may be in
     # flight. Its share of the time is right.
-    return StepSeconds(whole, whole * float(np.median([_computing_share(one) for one in captures])))
+    return whole, whole * float(np.median([_computing_share(one) for one in captures]))
 
 
 def _computing_share(capture: Capture) -> float:

@@ -27,22 +27,20 @@ _SHARE: Final = 0.5
 _USUAL_PROGRAMS: Final = 2
 _FEWEST_FURTHER: Final = 4
 _FEWEST_STRATEGIES: Final = 3
-_FEWEST_AT_THE_END: Final = 2
-_FEWEST_STEPS: Final = 20
 _LEAST_NS: Final = 500_000_000
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds a run that mostly compiles, in columns of `folds.Evidence`."""
     steps = columns["steps"]
-    if len(steps["step"]) < _FEWEST_STEPS:
+    if not len(steps["step"]):
         return []
     further = _further(columns)
     begin, middle = int(steps["dispatched_ns"][0]), int(np.median(steps["dispatched_ns"]))
     end = max([int(steps["dispatched_ns"][-1]), *(one.time_ns for one in further)])
     late = [one for one in further if one.time_ns > middle]
     spent = _spent(further)
-    if len(further) < _FEWEST_FURTHER or len(late) < _FEWEST_AT_THE_END or spent < _LEAST_NS:
+    if len(further) < _FEWEST_FURTHER or spent < _LEAST_NS:
         return []
     share = spent / max(end - begin, 1)
     if share < _SHARE or _spent(late) < _SHARE * (end - middle):

@@ -26,11 +26,6 @@ _SAME_FOR_ALL: Final = (
     "Compute what all replicas assign without the replica's number: noise on weights, for example, "
     "from a key that is the same on all of them."
 )
-_COMBINE_OR_SAME_FOR_ALL: Final = (
-    "Combine gradients of what each replica draws before the update: "
-    'distlab.get_replica_context().all_reduce("MEAN", gradients). Draw noise on weights from a key '
-    "that is the same on all."
-)
 _LEAST_PERCENT: Final = 0.005
 """Below it a share would be rounded to 0 %."""
 
@@ -67,7 +62,7 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]], *, trains: bool) 
         else f"in {function}, which runs eagerly, each replica assigns a value of its own"
         f"{at(doubt.source)}"
     )
-    of_number = _COMBINE_OR_SAME_FOR_ALL if trains else _SAME_FOR_ALL
+    remedies = [_COMBINE] * (trains or not numbered) + [_SAME_FOR_ALL] * numbered
     by = compared.last.largest
     most = percent_text(by) if by >= _LEAST_PERCENT else f"{by:.1g}"
     others = _others([other.subject for other, _ in found[1:]])
@@ -76,7 +71,7 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]], *, trains: bool) 
         doubt.subject,
         f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
         f"to {most} of its largest number: {why}.{others}",
-        f"{of_number if numbered else _COMBINE} A value that is to be each replica's own "
+        f"{' '.join(remedies)} A value that is to be each replica's own "
         "belongs in a variable with synchronization=ON_READ.",
         evidence={
             "first_step": first.step,

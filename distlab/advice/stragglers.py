@@ -76,7 +76,7 @@ def _in_profiles(columns: EvidenceColumns, captures: list[Capture]) -> list[Advi
     longest = float(compute[slow].max())
     usual = step_seconds(columns) if len(columns["steps"]["step"]) else None
     # A profile may compute more steps than it sees dispatched: its share of a usual step is right.
-    step_s = usual.whole if usual else whole / 1e9 / max(sum(one.steps for one in alike), 1)
+    step_s = usual[0] if usual else whole / 1e9 / max(sum(one.steps for one in alike), 1)
     return [
         new_advice(
             CAUSE,

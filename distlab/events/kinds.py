@@ -15,7 +15,9 @@ programs, datasets and arrays are numbered by each process for itself, too.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+import functools
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -905,34 +907,11 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, Any]
 
 
-AnyEvent: TypeAlias = (
-    Run
-    | RunEnd
-    | ClockOffset
-    | Strategy
-    | Placement
-    | Sharding
-    | Preview
-    | Compile
-    | Step
-    | CopiesCompared
-    | NotFinite
-    | StepReady
-    | OwnPython
-    | Reduction
-    | Copy
-    | Capture
-    | Advice
-    | RecorderCost
-    | Metric
-    | DeviceSample
-    | Loop
-    | Closures
-    | TaskState
-    | Error
-    | Lost
-)
-"""Every kind that this version writes."""
+if TYPE_CHECKING:
+    AnyEvent: TypeAlias = Event
+else:
+    AnyEvent = functools.reduce(operator.or_, Event.__subclasses__())
+"""Every kind that this version writes: those above."""
 
 
 def kind_of(event: Event | Unknown) -> str:
@@ -940,4 +919,4 @@ def kind_of(event: Event | Unknown) -> str:
     return event.kind if isinstance(event, Unknown) else _KINDS[type(event)]
 
 
-_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)}
+_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in Event.__subclasses__()}

@@ -98,9 +98,7 @@ class Timeline:
     ready. Only watched steps and watched windows show that.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (
-        *(Run, Strategy, Step, StepReady, DeviceSample, Sharding),
-    )
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, *_OF_A_WINDOW)
 
     def __init__(self) -> None:
         self.version = 0

@@ -168,6 +168,7 @@ class Workers:
         numbers = sorted({*range(min(self._expected, MOST_WORKERS)), *self._workers})
         workers = [self._workers.get(number, _Worker()) for number in numbers]
         runs = [worker.run for worker in workers]
+        late_ms, idle_ms = self._delays_ms(numbers)
         return {
             "name": [worker_name(number) for number in numbers],
             "task": [f"{run.job}:{run.task}" if run and run.job else "" for run in runs],
@@ -190,8 +191,8 @@ class Workers:
             "bytes": [worker.bytes for worker in workers],
             "wait_ms": [worker.wait_ms() for worker in workers],
             "wait_share": [worker.wait_share() for worker in workers],
-            "late_ms": self._late_ms(numbers),
-            "idle_ms": self._idle_ms(numbers),
+            "late_ms": late_ms,
+            "idle_ms": idle_ms,
             "step_ms": [self._step_ms(number) for number in numbers],
         }
 
@@ -215,22 +216,18 @@ class Workers:
         rows = [[self._calls[step].get(number, np.nan) for number in numbers] for step in steps]
         return steps, np.array(rows, np.float64).reshape(len(steps), len(numbers))
 
-    def _late_ms(self, numbers: list[int]) -> list[float]:
-        """Returns each process's median distance from the first one to call a step."""
+    def _delays_ms(self, numbers: list[int]) -> tuple[list[float], list[float]]:
+        """Returns medians: from the first call of a step, and from devices done, to each call."""
         steps, times = self._called_by_all(numbers)
-        if not steps:
-            return [np.nan] * len(numbers)
-        first = np.nanmin(times, axis=1, keepdims=True)
-        return (np.median(times - first, axis=0) / 1e6).tolist()
-
-    def _idle_ms(self, numbers: list[int]) -> list[float]:
-        """Returns the median wait of the devices, done with a step, for each one's next call."""
-        steps, times = self._called_by_all(numbers)
+        late = idle = [np.nan] * len(numbers)
+        if steps:
+            first = np.nanmin(times, axis=1, keepdims=True)
+            late = (np.median(times - first, axis=0) / 1e6).tolist()
         watched = [row for row, step in enumerate(steps) if step - 1 in self._ready]
-        if len(watched) < _FEWEST_WATCHED:
-            return [np.nan] * len(numbers)
-        done = np.array([[self._ready[steps[row] - 1]] for row in watched], np.float64)
-        return (np.median(np.maximum(times[watched] - done, 0), axis=0) / 1e6).tolist()
+        if len(watched) >= _FEWEST_WATCHED:
+            done = np.array([[self._ready[steps[row] - 1]] for row in watched], np.float64)
+            idle = (np.median(np.maximum(times[watched] - done, 0), axis=0) / 1e6).tolist()
+        return late, idle
 
     def _step_ms(self, process: int) -> float:
         times = [calls[process] for calls in self._calls.values() if process in calls]

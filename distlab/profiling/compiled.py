@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import jax
-
 from distlab.events import Collective
 from distlab.profiling.hlo_text import Instruction, Module, parse
 
@@ -73,22 +71,9 @@ def read_program(compiled: Any) -> ProgramContents:
 
 
 def read_programs(programs: Sequence[Any]) -> ProgramContents:
-    """Reads programs that make up one step, each executed once."""
-    read = [(read_program(program), _devices_of(program)) for program in programs]
-    devices = {device for _, ids in read for device in ids}
-
-    def most(cost: str) -> float | None:
-        numbers = [getattr(contents, cost) for contents, _ in read]
-        if not devices or None in numbers:
-            return None
-        on = [[n for n, (_, ids) in zip(numbers, read, strict=True) if d in ids] for d in devices]
-        return max(map(sum, on))
-
-    return ProgramContents(
-        collectives=[one for contents, _ in read for one in contents.collectives],
-        flops=most("flops"),
-        bytes_accessed=most("bytes_accessed"),
-    )
+    """Reads the collectives of programs that make up one step, each executed once."""
+    read = [read_program(program).collectives for program in programs]
+    return ProgramContents([one for collectives in read for one in collectives], None, None)
 
 
 def collectives_of(text: str) -> list[Collective]:
@@ -104,11 +89,6 @@ def _read(compiled: Any, attribute: str) -> Any:
         return value() if callable(value) else value
     except Exception:  # noqa: BLE001
         return None
-
-
-def _devices_of(compiled: Any) -> set[int]:
-    shardings = jax.tree.leaves(_read(compiled, "output_shardings"))
-    return {device.id for sharding in shardings for device in sharding.device_set}
 
 
 def _known(number: Any) -> float | None:

@@ -166,17 +166,10 @@ def test_costs_and_memory_are_those_of_one_device() -> None:
     assert contents.temp_bytes is not None
 
 
-def test_programs_of_one_step_cost_what_the_busiest_device_does() -> None:
-    def on(device: int, size: int) -> jax.stages.Compiled:
-        x = jax.device_put(jnp.zeros((size, size)), jax.devices()[device])
-        return jax.jit(lambda v: v @ v).lower(x).compile()
-
-    alone = {size: read_program(on(0, size)).flops or 0.0 for size in (16, 32)}
-    several = read_programs([on(0, 16), on(1, 32), on(0, 16), compiled(psum, X)])
-    together = read_program(compiled(psum, X)).flops or 0.0
-    assert several.flops == alone[32] + together
-    assert [one.kind for one in several.collectives] == ["all-reduce"]
-    assert several.temp_bytes is None
+def test_programs_of_one_step_have_the_collectives_of_all() -> None:
+    several = read_programs([compiled(psum, X), compiled(lambda x: x * 2, X), compiled(psum, X)])
+    assert [one.kind for one in several.collectives] == ["all-reduce"] * 2
+    assert several.flops is several.temp_bytes is None
 
 
 def test_a_program_that_tells_nothing_is_no_error() -> None:

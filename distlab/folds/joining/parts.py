@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,12 +20,8 @@ _MOST_WAITING: Final = 256
 _MOST_PLACED: Final = 256
 
 
-class _Key(NamedTuple):
-    """A batch, by numbers that all processes share."""
-
-    dataset: int
-    epoch: int
-    batch: int
+_Key: TypeAlias = tuple[int, int, int]
+"""A batch: its dataset, epoch and number, which all processes share."""
 
 
 @dataclass
@@ -61,7 +57,7 @@ class Batches:
         """Adds a process's part, and yields what is whole."""
         if members.own(process, event.sizes) is None:
             return
-        key = _Key(dataset, event.epoch, event.batch)
+        key = dataset, event.epoch, event.batch
         batch = self._waiting.setdefault(key, _Batch(members))
         batch.parts[process] = event
         if not living - batch.parts.keys():
@@ -74,7 +70,7 @@ class Batches:
         if event.batch is None:
             yield msgspec.structs.replace(event, dataset=dataset)
             return
-        key = _Key(dataset, event.epoch, event.batch)
+        key = dataset, event.epoch, event.batch
         if key in self._placed:
             yield _shifted(self._placed[key], process, event, dataset)
         elif key in self._waiting:
@@ -88,9 +84,9 @@ class Batches:
 
     def _finish(self, key: _Key) -> Iterator[Sharding | Preview]:
         batch = self._waiting.pop(key)
-        yield _joined_batch(batch, key.dataset)
+        yield _joined_batch(batch, key[0])
         for process, preview in batch.previews:
-            yield _shifted(batch, process, preview, key.dataset)
+            yield _shifted(batch, process, preview, key[0])
         if next(iter(batch.parts.values())).indices is None:
             self._placed[key] = batch
             if len(self._placed) > _MOST_PLACED:
