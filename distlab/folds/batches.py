@@ -194,8 +194,8 @@ class _Table:
     def add(self, batch: _Batch) -> None:
         event = batch.event
         numbers = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.sizes))
-        row = (*numbers, batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
-        for column, value in zip(self._columns.values(), row, strict=True):
+        row: tuple[Any, ...] = (batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
+        for column, value in zip(self._columns.values(), numbers + row, strict=True):
             column.append(value)
 
     def move_last(self, dataset: int) -> None:

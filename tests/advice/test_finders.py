@@ -31,6 +31,7 @@ from distlab.events import (
 )
 from distlab.recording import RingRecorder
 from tests.recording import samples
+from tests.recording.samples import made
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -72,14 +73,7 @@ def causes(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def sample(memory: list[int], time_ns: int) -> DeviceSample:
-    return DeviceSample(
-        time_ns=time_ns,
-        strategy=0,
-        start_ns=time_ns - MS,
-        busy_ns=[MS] * len(memory),
-        memory_bytes=memory,
-        process_memory_bytes=1 << 30,
-    )
+    return made(DeviceSample, time_ns=time_ns, strategy=0, memory_bytes=memory)
 
 
 @pytest.mark.parametrize(("full", "found"), [(10, True), (5, False)])
@@ -93,15 +87,12 @@ def test_a_gpu_that_holds_twice_as_much_as_the_others_is_named(full: int, found:
 def test_a_server_that_holds_a_large_variable_whole_is_named() -> None:
     sizes = {"CPU:2": 48_000_000, "CPU:3": 30_720, "CPU:4": 512}
     placed: list[Event] = [
-        Placement(
+        made(
+            Placement,
             time_ns=number,
             strategy=0,
             array=number,
-            name=f"weights_{number}",
-            action="place",
             layout="single",
-            shape=[size // 4],
-            dtype="float32",
             devices=[device],
             bytes_per_device=[size],
             server=number,
@@ -209,15 +200,12 @@ def test_time_in_which_a_loop_was_paused_is_not_its_own() -> None:
 
 
 def reduction(time_ns: int, duration_ns: int) -> Reduction:
-    return Reduction(
+    return made(
+        Reduction,
         time_ns=time_ns,
         strategy=0,
-        verb="reduce",
         op="SUM",
-        algorithm="to_one_device",
         bytes=2 << 20,
-        dtype="float32",
-        participants=2,
         duration_ns=duration_ns,
         array=time_ns,
         call=time_ns,
@@ -262,21 +250,16 @@ def capture(compute: list[int], length: int = 100 * MS) -> Capture:
         packed.append(np.array(rows, "<i8").tobytes())
     busy = [10 * (share * length // 1000) for share in compute]
     waiting = [length - one for one in busy]
-    return Capture(
+    return made(
+        Capture,
         time_ns=SECOND + length,
         strategy=0,
         start_ns=SECOND,
         steps=5,
-        asked_by="user",
         devices=[f"GPU:{n}" for n in range(len(compute))],
         compute_ns=busy,
         waiting_ns=waiting,
-        copy_ns=[0] * len(compute),
-        idle_ns=[0] * len(compute),
         spans=packed,
-        spans_left_out=0,
-        profile_bytes=1,
-        cost_ns=1,
     )
 
 
@@ -353,18 +336,14 @@ def test_a_replica_is_slow_if_others_wait_while_it_computes(
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
     batches = [
-        Sharding(
+        made(
+            Sharding,
             time_ns=number * 50 * MS,
             strategy=0,
-            dataset=3,
             batch=number,
-            epoch=0,
             sizes=[9, 1],
             nominal=9,
             indices=None,
-            bytes=100,
-            wait_ns=1000,
-            transfer_ns=1000,
             policy="per_replica",
         )
         for number in range(6)
@@ -376,32 +355,28 @@ def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
     assert "drop_remainder" in one.remedy
 
 
-def cost(number: int, callers: float, threads: float, profiles: float = 0.0) -> RecorderCost:
-    return RecorderCost(
+def cost(number: int, callers: float, threads: float, profiles: float) -> RecorderCost:
+    return made(
+        RecorderCost,
         time_ns=(number + 1) * SECOND,
         start_ns=number * SECOND,
         events=10_000,
         emit_ns=round(callers * SECOND),
-        sampled=16,
         writer_ns=round(threads * SECOND / 2),
         watcher_ns=round(threads * SECOND / 2),
         capture_ns=round(profiles * SECOND),
-        waiting=0,
-        lost=0,
     )
 
 
 @pytest.mark.parametrize(
-    ("callers", "threads", "found"),
-    [(0.08, 0.0, True), (0.0, 0.3, True), (0.02, 0.05, False), (0.04, 0.19, False)],
+    ("callers", "threads", "profiles", "found"),
+    [(0.08, 0.0, 0, True), (0.0, 0.3, 0, True), (0.04, 0.19, 0, False), (0.01, 0.05, 0.4, False)],
 )
-def test_recording_that_costs_too_much_says_so(callers: float, threads: float, found: bool) -> None:
-    events = [*beginning(2), *(cost(n, callers, threads) for n in range(4))]
+def test_recording_that_costs_too_much_says_so(
+    callers: float, threads: float, profiles: float, *, found: bool
+) -> None:
+    events = [*beginning(2), *(cost(n, callers, threads, profiles) for n in range(4))]
     assert causes(events) == ([("recording_cost", "recorder")] if found else [])
-
-
-def test_profiles_of_a_short_run_are_no_recording_cost() -> None:
-    assert causes([*beginning(2), *(cost(n, 0.01, 0.05, profiles=0.4) for n in range(4))]) == []
 
 
 def test_lost_events_are_said() -> None:

@@ -7,6 +7,7 @@ import pytest
 from distlab.advice import Advice, advise
 from distlab.events import Copy, Event, OwnPython, StepReady
 from tests.advice.test_finders import MS, beginning, ready, step
+from tests.recording.samples import made
 
 
 def loop(every_ms: list[float], seen_ms: float, *, late_ms: float | None = None) -> list[Event]:
@@ -34,13 +35,12 @@ def loop(every_ms: list[float], seen_ms: float, *, late_ms: float | None = None)
 def placed(events: list[Event], what: str, duration_ms: int) -> list[Event]:
     """A copy of 32 MB to the devices in each of the steps."""
     return [
-        Copy(
+        made(
+            Copy,
             time_ns=one.time_ns - (duration_ms + 2) * MS,
             strategy=0,
             what=what,
-            direction="to_devices",
             bytes=1 << 25,
-            copies=2,
             duration_ns=duration_ms * MS,
         )
         for one in events

@@ -8,6 +8,7 @@ import pytest
 from distlab.advice import Advice, advise
 from distlab.events import Copy, Event, Reduction, Sharding
 from tests.advice.test_finders import MS, beginning, step
+from tests.recording.samples import made
 from tests.synthetic import compiled
 
 STEPS = 300
@@ -17,28 +18,24 @@ A_STEP = 50 * MS
 
 def copied(number: int) -> Copy:
     """An array that takes most of the early steps, and little of the later ones."""
-    return Copy(
+    return made(
+        Copy,
         time_ns=number * A_STEP + MS,
         strategy=0,
-        what="argument x of step",
-        direction="to_devices",
         bytes=1 << 22,
-        copies=2,
         duration_ns=(40 if number < SLOW_UNTIL else 5) * MS,
     )
 
 
 def reduced(number: int, call: int, *, algorithm: str) -> Reduction:
     """One of 40 reductions in a step, which take half a millisecond each."""
-    return Reduction(
+    return made(
+        Reduction,
         time_ns=number * A_STEP + 20 * MS + call * MS // 2,
         strategy=0,
-        verb="reduce",
         op="SUM",
         algorithm=algorithm,
         bytes=256,
-        dtype="float32",
-        participants=2,
         duration_ns=MS // 2,
         array=40 * number + call,
         call=40 * number + call,
@@ -84,19 +81,15 @@ def test_nearly_empty_batches_name_their_steps() -> None:
         size = 64 if number % 2 else 8
         if number >= 10:
             events.append(
-                Sharding(
+                made(
+                    Sharding,
                     time_ns=number * A_STEP - MS,
                     strategy=0,
-                    dataset=0,
                     batch=number,
-                    epoch=0,
                     bytes=256 * size,
                     wait_ns=0,
-                    transfer_ns=0,
                     sizes=[size // 2] * 2,
-                    nominal=32,
                     indices=None,
-                    policy="rebatch",
                 )
             )
         events.append(step(number, number * A_STEP))
@@ -120,19 +113,15 @@ def test_the_values_of_one_call_are_one_call() -> None:
 
 def batch(number: int, after_ms: float) -> Sharding:
     """A batch that takes 5 ms of each 10 ms."""
-    return Sharding(
+    return made(
+        Sharding,
         time_ns=round((number * 10 + after_ms) * MS),
         strategy=0,
-        dataset=0,
         batch=number,
-        epoch=0,
         sizes=[4, 4],
         nominal=4,
         indices=None,
-        bytes=100,
         wait_ns=5 * MS,
-        transfer_ns=0,
-        policy="per_replica",
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from distlab.advice import advise
 from distlab.events import Compile, Copy, Event, OwnPython
 from tests.advice.test_finders import MS, SECOND, capture, reduction, step, stepped
+from tests.recording.samples import made
 
 
 @pytest.mark.parametrize(("computing", "saved"), [(10, 0.030), (35, 0.015), (50, 0.0)])
@@ -17,15 +18,7 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     for number in range(30):
         begun = number * 50 * MS
         events.append(
-            Copy(
-                time_ns=begun + MS,
-                strategy=0,
-                what="argument x of step",
-                direction="to_devices",
-                bytes=1 << 22,
-                copies=2,
-                duration_ns=30 * MS,
-            )
+            made(Copy, time_ns=begun + MS, strategy=0, bytes=1 << 22, duration_ns=30 * MS)
         )
     events.append(capture([2 * computing] * 2))
     (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
@@ -55,19 +48,17 @@ def test_a_recompilation_costs_its_call_and_own_compilations(
     events: list[Event] = []
     for number in range(10):
         begun = SECOND + number * 100 * MS
-        compiled = Compile(
+        compiled = made(
+            Compile,
             time_ns=begun + 35 * MS,
             program=number,
             strategy=0,
             function="step",
             cause=cause,
             changed="x: 1 -> 2",
-            arguments=[],
-            mode="traced",
             trace_ns=5 * MS,
             compile_ns=20 * MS,
             collectives=[],
-            source="train.py:4",
         )
         called = msgspec.structs.replace(
             step(number, begun), program=number, dispatched_ns=begun + 40 * MS

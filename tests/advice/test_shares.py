@@ -19,6 +19,7 @@ from tests.advice.programs import for_seconds
 from tests.advice.slow_steps import waits
 from tests.advice.test_finders import MS, step
 from tests.patience import measured, only
+from tests.recording.samples import made
 
 _WITHIN: Final = 0.15
 
@@ -202,13 +203,12 @@ def test_copies_between_devices_share_is_that_of_starting_them() -> None:
         begun = number * 50 * MS
         events += [
             step(number, begun),
-            Copy(
+            made(
+                Copy,
                 time_ns=begun + 10 * MS,
                 strategy=0,
-                what="weights",
                 direction="between_devices",
                 bytes=1 << 20,
-                copies=1,
                 duration_ns=20 * MS,
             ),
         ]
@@ -224,15 +224,8 @@ def passing_batches_on(strategy: str, milliseconds: int) -> list[str]:
     ]
     for number in range(20):
         begun = number * 10 * MS
-        copied = Copy(
-            time_ns=begun,
-            strategy=0,
-            what="argument x of step",
-            direction="to_devices",
-            bytes=100_000,
-            copies=1,
-            duration_ns=milliseconds * MS,
-        )
+        taken = milliseconds * MS
+        copied = made(Copy, time_ns=begun, strategy=0, bytes=100_000, duration_ns=taken)
         events += [step(number, begun), copied]
     return [one.cause for one in advise(events)]
 

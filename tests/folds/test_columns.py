@@ -22,6 +22,7 @@ from distlab.events import (
     Unknown,
 )
 from distlab.folds import BatchDetail, ComparisonColumns, Folds, compare
+from tests.recording.samples import made
 from tests.synthetic import START_NS, there, whole_run
 
 MS = 1_000_000
@@ -31,53 +32,18 @@ def everything() -> Folds:
     """A run with every kind of event, and with a value in every column."""
     captured = np.array([(0, 5 * MS, 0), (5 * MS, 2 * MS, 1)], "<i8").tobytes()
     others: list[Event] = [
-        Capture(
-            time_ns=START_NS + 10 * MS,
-            strategy=0,
-            start_ns=START_NS,
-            steps=1,
-            asked_by="user",
-            devices=["CPU:0"],
-            compute_ns=[5 * MS],
-            waiting_ns=[2 * MS],
-            copy_ns=[0],
-            idle_ns=[3 * MS],
-            spans=[captured],
-            spans_left_out=0,
-            profile_bytes=100,
-            cost_ns=1,
-        ),
-        Copy(
-            time_ns=START_NS + MS,
-            strategy=0,
-            what="arguments",
-            direction="to_devices",
-            bytes=8,
-            copies=1,
-            duration_ns=MS,
-        ),
-        RecorderCost(
-            time_ns=START_NS + 1_000 * MS,
-            start_ns=START_NS,
-            events=10,
-            emit_ns=MS,
-            sampled=10,
-            writer_ns=MS,
-            watcher_ns=MS,
-            capture_ns=0,
-            waiting=0,
-            lost=0,
-        ),
+        made(Capture, time_ns=START_NS + 10 * MS, start_ns=START_NS, spans=[captured, captured]),
+        made(Copy, time_ns=START_NS + MS),
+        made(RecorderCost, time_ns=START_NS + 1_000 * MS, start_ns=START_NS),
         Loop(time_ns=START_NS + MS, loop=0, name="epochs", state="running", position=3),
         Error(time_ns=START_NS + MS, where="run", type="ValueError", message="no"),
         Lost(time_ns=START_NS + MS, count=1, reason="disk full"),
-        DeviceSample(
+        made(
+            DeviceSample,
             time_ns=START_NS + 30_000 * MS,
-            strategy=0,
             start_ns=START_NS + 29_000 * MS,
             busy_ns=[MS] * 8,
             memory_bytes=[1] * 8,
-            process_memory_bytes=2,
             used_bytes=[3] * 8,
             utilization=[0.5] * 8,
         ),

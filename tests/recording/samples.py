@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+import msgspec
+
 from distlab import events
 from distlab.events import Event, Placement, Preview, Sharding, Step
+
+E = TypeVar("E", bound=Event)
 
 
 def run() -> events.Run:
@@ -207,3 +213,9 @@ def one_of_each() -> list[Event]:
         events.Error(time_ns=12, where="run", type="ValueError", message="no"),
         events.Lost(time_ns=13, count=2, reason="why"),
     ]
+
+
+def made(kind: type[E], **fields: Any) -> E:
+    """One event of a kind, with some fields of its own."""
+    (one,) = (event for event in one_of_each() if isinstance(event, kind))
+    return msgspec.structs.replace(one, **fields)
