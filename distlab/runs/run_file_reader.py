@@ -301,8 +301,6 @@ class RunFileReader:
         """Decodes rows: all at once, or one by one where that fails."""
         try:
             events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
-            if any(event.time_ns > _LARGEST for event in events):
-                raise TypeError("a time is beyond those of SQLite")
         except _UNDECODABLE:
             return [self._event(kind, body) for _, kind, body in rows]
         if events:
@@ -312,8 +310,6 @@ class RunFileReader:
     def _event(self, kind: str, body: bytes) -> Event | Unknown:
         try:
             event = event_of(kind, body)
-            if event.time_ns > _LARGEST:
-                raise TypeError("a time is beyond those of SQLite")
         except _UNDECODABLE:
             reason = f"An event of kind {kind!r} in the run file is damaged."
             return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
