@@ -42,7 +42,7 @@ class Task:
 
 
 class Place(NamedTuple):
-    """Where a task is: its address, and the exit code to come of a process of this machine."""
+    """The address of a task, and the exit code to come of a process of this machine."""
 
     address: str
     exit: asyncio.Future[int] | None = None
