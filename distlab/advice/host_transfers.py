@@ -40,10 +40,8 @@ _LEAST_SHARE: Final = 0.3
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
 _BATCH: Final = "batch "
-_LEAST_SHARE_OF_BATCHES: Final = 0.33
-_LEAST_OF_BATCHES_NS: Final = 2_000_000
+_LEAST_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
-_LEAST_WAIT_MS: Final = 0.1
 _SERVERS: Final = "ParameterServerStrategy"
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
 
@@ -92,12 +90,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         # A coordinator's functions pass batches of their own datasets on to `run`.
         coordinated = name.startswith(_SERVERS) and direction == "to_devices"
         batch = what.startswith(_BATCH) or coordinated
-        if batch:
-            each = float(np.median(spent))
-            named = share >= _LEAST_SHARE_OF_BATCHES and each >= _LEAST_OF_BATCHES_NS
-        else:
-            named = typical >= _LEAST_BYTES or share >= _LEAST_SHARE
-        if not named:
+        large = typical >= _LEAST_BYTES and not batch
+        if not large and (share < _LEAST_SHARE or (batch and np.median(spent) < _LEAST_NS)):
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
         each, seconds = float(np.mean(copying)), spent_in(columns, begun, spent).seconds
@@ -140,7 +134,7 @@ def _typical_ms(nanoseconds: Ints) -> float:
 def _wait_text(waiting: Ints) -> str:
     """Returns a sentence about the wait for values that devices still compute."""
     typical = _typical_ms(waiting)
-    if typical < _LEAST_WAIT_MS:
+    if round(typical) == 0:
         return ""
     return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
 

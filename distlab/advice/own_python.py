@@ -30,10 +30,8 @@ from distlab.folds import EvidenceColumns
 CAUSE: Final = "host_bound"
 
 _SHARE: Final = 0.6
-_IN_FLIGHT: Final = 0.5
 _LEAST_NS: Final = 2_000_000
 _FEWEST_STEPS: Final = 20
-_FEWEST_WATCHED: Final = 8
 _HALF: Final = 0.5
 _LONG_NS: Final = 1_000_000_000
 _SHORTEST_NS: Final = 200_000_000
@@ -69,7 +67,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     own_times = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
     gaps = [stop - start for start, stop in own_times]
     length = sum(stop - start for start, stop in _gaps(columns["pauses"], begin, end))
-    if length < _SHORTEST_NS or in_flight is None or in_flight >= _IN_FLIGHT:
+    if length < _SHORTEST_NS or in_flight is None or in_flight >= _HALF:
         return []
     # The calls of `log` are the recording's cost, and have no times of their own.
     own, longest = max(0, sum(gaps) - _logging(columns, begin, length)), max(gaps, default=0)
@@ -171,7 +169,7 @@ def _in_flight(columns: EvidenceColumns) -> float | None:
     calls = sorted(calls, key=lambda one: one[1] - one[0])[:-1]
     usual = _usual_duration(columns)
     watched = sum(following - called for called, following, *_ in calls)
-    if len(calls) < _FEWEST_WATCHED or watched <= 0:
+    if watched <= 0:
         return None
     worked = 0
     for called, following, end, late in calls:
