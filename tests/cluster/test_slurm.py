@@ -62,15 +62,13 @@ def test_the_own_task_is_known_after_the_cluster_was_asked_for(
     assert (resolver.task_type, resolver.task_id) == ("worker", 3)
 
 
-@pytest.mark.parametrize(("rank", "gpus"), [(0, "0,1"), (3, "2,3")])
-def test_the_tasks_of_a_node_divide_its_ports_and_gpus(
-    monkeypatch: pytest.MonkeyPatch, rank: int, gpus: str
-) -> None:
-    resolver = resolve(monkeypatch, two_nodes(rank), port_base=7000)
-    workers = resolver.cluster_spec().as_dict()["worker"]
-    assert workers == ["n1:7000", "n1:7001", "n2:7000", "n2:7001"]
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus
-    assert resolver.num_accelerators() == {"GPU": 2}
+def test_the_tasks_of_a_node_divide_its_ports_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, gpus in [(0, "0,1"), (3, "2,3")]:
+        resolver = resolve(monkeypatch, two_nodes(rank), port_base=7000)
+        workers = resolver.cluster_spec().as_dict()["worker"]
+        assert workers == ["n1:7000", "n1:7001", "n2:7000", "n2:7001"]
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus
+        assert resolver.num_accelerators() == {"GPU": 2}
 
 
 def test_gpus_are_dealt_out_by_the_names_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,24 +78,22 @@ def test_gpus_are_dealt_out_by_the_names_that_slurm_gave(monkeypatch: pytest.Mon
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "6,7"
 
 
-@pytest.mark.parametrize("visible", ["", "NoDevFiles"])
-def test_a_step_without_gpus_is_a_cluster_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, visible: str
-) -> None:
-    resolver = resolve(monkeypatch, two_nodes(0, CUDA_VISIBLE_DEVICES=visible))
-    assert resolver.cluster_spec().num_tasks("worker") == 4
-    assert resolver.num_accelerators() == {"GPU": 0}
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+def test_a_step_without_gpus_is_a_cluster_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for visible in ("", "NoDevFiles"):
+        resolver = resolve(monkeypatch, two_nodes(0, CUDA_VISIBLE_DEVICES=visible))
+        assert resolver.cluster_spec().num_tasks("worker") == 4
+        assert resolver.num_accelerators() == {"GPU": 0}
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
 
 
-@pytest.mark.parametrize(
-    ("options", "seen"), [({"gpus_per_task": 0}, ""), ({"auto_set_gpu": False}, "0,1,2,3")]
-)
-def test_tasks_see_no_gpu_or_all_when_asked_to(
-    options: dict[str, Any], seen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolve(monkeypatch, two_nodes(0), **options).cluster_spec()
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
+def test_tasks_see_no_gpu_or_all_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"gpus_per_task": 0}, ""),
+        ({"auto_set_gpu": False}, "0,1,2,3"),
+    ]
+    for options, seen in cases:
+        resolve(monkeypatch, two_nodes(0), **options).cluster_spec()
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
 
 
 def test_nodes_may_have_different_numbers_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,13 +106,11 @@ def test_nodes_may_have_different_numbers_of_tasks(monkeypatch: pytest.MonkeyPat
     ]
 
 
-@pytest.mark.parametrize("tasks_per_node", [2, {"n2": 2, "n1": 2}])
-def test_tasks_per_node_can_be_given(
-    monkeypatch: pytest.MonkeyPatch, tasks_per_node: int | dict[str, int]
-) -> None:
+def test_tasks_per_node_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     step = two_nodes(0, SLURM_STEP_TASKS_PER_NODE=None)
-    cluster = resolve(monkeypatch, step, tasks_per_node=tasks_per_node).cluster_spec()
-    assert cluster.job_tasks("worker") == ["n1:8888", "n1:8889", "n2:8888", "n2:8889"]
+    for given in (2, {"n2": 2, "n1": 2}):
+        cluster = resolve(monkeypatch, step, tasks_per_node=given).cluster_spec()
+        assert cluster.job_tasks("worker") == ["n1:8888", "n1:8889", "n2:8888", "n2:8889"]
 
 
 def test_nodes_keep_slurms_order_so_that_each_rank_gets_its_own(
@@ -142,39 +136,18 @@ def test_ranks_may_go_over_the_nodes_in_turns(monkeypatch: pytest.MonkeyPatch) -
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-@pytest.mark.parametrize("distribution", ["plane", "arbitrary"])
-def test_other_distributions_are_refused_by_every_task(
-    monkeypatch: pytest.MonkeyPatch, distribution: str
-) -> None:
-    with pytest.raises(ClusterError, match=rf"by '{distribution}', which does not determine"):
-        resolve(monkeypatch, two_nodes(0, SLURM_DISTRIBUTION=distribution))
-
-
-@pytest.mark.parametrize(
-    "variable", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"]
-)
-def test_outside_of_a_step_it_says_how_to_start_one(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    with pytest.raises(ClusterError, match=f"{variable}.*Start the program with srun"):
-        resolve(monkeypatch, {variable: None})
-
-
-@pytest.mark.parametrize(
-    ("step", "options", "message"),
-    [
+def test_what_does_not_fit_the_step_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = two_nodes(0, SLURM_DISTRIBUTION="plane")
+    cases: list[tuple[dict[str, str | None], dict[str, Any], str]] = [
+        (plane, {}, "by 'plane', which does not determine"),
+        ({"SLURM_PROCID": None}, {}, "SLURM_PROCID.*Start the program with srun"),
+        ({"SLURM_STEP_NODELIST": None}, {}, "SLURM_STEP_NODELIST.*with srun"),
         ({}, {"jobs": {"worker": 3}}, "have 3 tasks, and the Slurm step has 5"),
         ({}, {"gpus_per_task": 2}, "need 2, and a node has 1"),
-    ],
-)
-def test_what_does_not_fit_the_step_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-    step: dict[str, str | None],
-    options: dict[str, Any],
-    message: str,
-) -> None:
-    with pytest.raises(ClusterError, match=message):
-        resolve(monkeypatch, step, **options)
+    ]
+    for step, options, message in cases:
+        with pytest.raises(ClusterError, match=message):
+            resolve(monkeypatch, step, **options)
 
 
 def test_fewer_gpus_than_tasks_need_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:

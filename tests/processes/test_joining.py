@@ -58,13 +58,10 @@ def test_joining_comes_before_the_devices() -> None:
         joining.join(["a:1", "b:1"], ["worker:0", "worker:1"], 0, cpu_devices=1)
 
 
-def test_all_processes_end_by_themselves(looked: list[Outcome]) -> None:
-    assert [outcome.code for outcome in looked] == [0, 0]
-
-
 def test_each_process_knows_all_workers_and_their_devices(looked: list[Outcome]) -> None:
-    names = ["worker 0 CPU:0", "worker 0 CPU:1", "worker 1 CPU:0", "worker 1 CPU:1"]
+    names = [f"worker {worker} CPU:{device}" for worker in range(2) for device in range(2)]
     for index, outcome in enumerate(looked):
+        assert outcome.code == 0
         assert outcome.shown["devices"] == names
         assert outcome.shown["all"] == [
             ["worker 0", "worker:0", 2, True],
@@ -72,37 +69,20 @@ def test_each_process_knows_all_workers_and_their_devices(looked: list[Outcome])
         ]
         assert outcome.shown["index"] == index
         assert outcome.shown["same"] is True
+        assert outcome.shown["local"] == names[2 * index : 2 * index + 2]
 
 
-def test_other_strategies_have_the_devices_of_their_own_process(looked: list[Outcome]) -> None:
-    for index, outcome in enumerate(looked):
-        assert outcome.shown["local"] == names_of(index)
-
-
-def names_of(index: int) -> list[str]:
-    return [f"worker {index} CPU:0", f"worker {index} CPU:1"]
-
-
-def test_texts_are_exchanged_in_order_and_passed_on_by_the_chief(looked: list[Outcome]) -> None:
+def test_texts_are_exchanged_and_waits_end(looked: list[Outcome]) -> None:
     for outcome in looked:
         assert outcome.shown["texts"] == [[f"{n} of 0", f"{n} of 1"] for n in range(3)]
         assert outcome.shown["chief's"] == "seed of 0"
         assert outcome.shown["below"] == {"0": "here", "1": "here"}
         assert outcome.shown["found"] == ["here", None]
-
-
-def test_waits_end_at_their_limit_and_name_who_did_not_come(looked: list[Outcome]) -> None:
+        assert outcome.shown["limit"] is None
+        assert outcome.shown["failure"] == "worker 7 on far away: killed"
     worker, message = looked[1].shown["missed"]
     assert worker == "worker 0"
     assert '"alone 0"' in message  # in time, or before the other's program had ended
-    assert "missed" not in looked[0].shown
-    for outcome in looked:
-        assert outcome.shown["limit"] is None
-
-
-def test_waits_end_once_a_process_is_known_to_be_lost(looked: list[Outcome]) -> None:
-    for outcome in looked:
-        assert outcome.shown["failure"] == "worker 7 on far away: killed"
 
 
 def test_all_workers_need_the_same_number_of_devices() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from distlab.devices import dispatch_order
-from distlab.devices.dispatch_order import Dispatch
-from distlab.errors import ContextError, ProgramOrderError, WorkerError
+from distlab.errors import ContextError, WorkerError
 from tests.processes.cluster import run_workers
 
 SECONDS = 60.0
@@ -96,13 +94,6 @@ def test_a_thread_follows_one_that_has_ended() -> None:
     dispatch_order.note("evaluate", [])
 
 
-def test_nothing_is_noted_without_a_guard() -> None:
-    assert dispatch_order.noted is None
-    dispatch_order.note("train", [])
-    dispatch_order.noted_as(Dispatch("train", "1"))
-    assert dispatch_order.noted is None
-
-
 @pytest.mark.usefixtures("noting")
 def test_after_a_failure_programs_are_refused_with_its_words() -> None:
     dispatch_order.refuse(WorkerError("worker 1", "node", "killed"))
@@ -116,10 +107,3 @@ def test_fingerprints_differ_where_programs_do() -> None:
     }
     assert len(names) == 5
     assert dispatch_order.fingerprint(["a"]) in names
-
-
-def test_the_error_keeps_its_parts_when_it_is_sent() -> None:
-    error = ProgramOrderError("worker 1", "node", "text", 7)
-    kind, parts = error.__reduce__()
-    assert json.loads(json.dumps(parts)) == ["worker 1", "node", "text", 7]
-    assert kind(*parts).step == 7

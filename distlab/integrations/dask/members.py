@@ -133,7 +133,7 @@ class Members:
         for comm in [self._comms.pop(task), *self.pool.occupied.get(place.address, ())]:
             comm.abort()
         self.pool.remove(place.address)
-        watcher = self._watcher and self._watcher()
+        watcher = None if self._watcher is None else self._watcher()
         if watcher is not None:
             watcher(task, place, seen)
 

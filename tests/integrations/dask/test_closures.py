@@ -17,18 +17,6 @@ def appended(fn: Any, *args: Any) -> Appended:
     return captured.appended()
 
 
-def test_appended_elements_are_taken_out_and_appended_elsewhere() -> None:
-    losses: list[float] = [1.0]
-
-    def step(x: float) -> None:
-        losses.append(x)
-
-    assert appended(step, 2.0) == {0: [2.0]}
-    assert losses == [1.0]
-    CapturedLists(step).extend({0: [2.0]})
-    assert losses == [1.0, 2.0]
-
-
 def test_lists_in_functions_globals_and_containers_are_found() -> None:
     nested: dict[str, list[int]] = {"loss": []}
     inner: list[int] = []
