@@ -6,7 +6,6 @@ are those of TensorFlow's event.proto, summary.proto, tensor.proto and types.pro
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
@@ -17,7 +16,7 @@ from typing import Final
 
 from distlab.io._records import record_of
 
-_MOST_PENDING: Final = 1 << 20
+_BUFFER: Final = 1 << 20
 _STRING: Final = 7
 """`DT_STRING`, the type of a tensor of texts."""
 
@@ -32,10 +31,7 @@ class EventFile:
         seconds = unix_ns // 1_000_000_000
         name = f"events.out.tfevents.{seconds}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
         self.path = folder / name
-        self._file = self.path.open("xb", buffering=0)
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        self._size = 0
+        self._file = self.path.open("xb", buffering=_BUFFER)
         self._add(_time(unix_ns) + _text(3, "brain.Event:2"))
         self.flush()
 
@@ -66,31 +62,14 @@ class EventFile:
 
     def flush(self) -> None:
         """Writes what was added."""
-        data = b"".join(self._pending)
-        self._pending.clear()
-        self._pending_bytes = 0
-        try:
-            written = 0
-            while written < len(data):
-                written += self._file.write(data[written:]) or 0
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._file.truncate(self._size)
-                self._file.seek(self._size)
-            raise
-        self._size += len(data)
+        self._file.flush()
 
     def close(self) -> None:
         """Writes what was added, and closes the file."""
-        with self._file:
-            self.flush()
+        self._file.close()
 
     def _add(self, event: bytes) -> None:
-        record = record_of(event)
-        self._pending.append(record)
-        self._pending_bytes += len(record)
-        if self._pending_bytes > _MOST_PENDING:
-            self.flush()
+        self._file.write(record_of(event))
 
 
 def _varint(number: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -92,37 +91,3 @@ def test_every_file_has_a_name_of_its_own(tmp_path: Path) -> None:
     for _ in range(3):
         EventFile(tmp_path, BEGAN).close()
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_what_a_full_disk_refuses_leaves_whole_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = EventFile(tmp_path, BEGAN)
-    file.scalars(0, {"loss": 1.0}, BEGAN)
-    file.flush()
-
-    class FullDisk:
-        """Takes ten bytes, then no more."""
-
-        def __init__(self, disk: Any) -> None:
-            self.disk = disk
-            self.room = 10
-
-        def write(self, data: bytes) -> int:
-            if not self.room:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            written: int = self.disk.write(data[: self.room])
-            self.room = 0
-            return written
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.disk, name)
-
-    with monkeypatch.context() as full:
-        full.setattr(file, "_file", FullDisk(file._file))
-        file.scalars(1, {"loss": 2.0}, BEGAN)
-        with pytest.raises(OSError, match="No space left"):
-            file.flush()
-    file.scalars(2, {"loss": 3.0}, BEGAN)
-    file.close()
-    assert [(e.step, e.value) for e in read(tmp_path).Scalars("loss")] == [(0, 1.0), (2, 3.0)]

@@ -160,29 +160,3 @@ def test_gradient_accumulation_and_a_schedule_of_optax(strategy: dl.Strategy) ->
     for a, b in zip(jax.tree.leaves(local[0]), jax.tree.leaves(alone[0]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
     assert float(loss(local[0], {"image": IMAGES, "label": LABELS})) < 0.69
-
-
-def test_optax_updates_a_nest_of_variables(strategy: dl.Strategy) -> None:
-    optimizer = optax.adam(0.1)
-    with strategy.scope():
-        params = {"w": dl.Variable(jnp.zeros((36, 2))), "b": dl.Variable(jnp.zeros(2))}
-        state = jax.tree.map(dl.Variable, optimizer.init(params))
-
-    def step(batch: Any) -> jax.Array:
-        def loss(params: Any) -> jax.Array:
-            logits = batch["image"].reshape(-1, 36) @ params["w"] + params["b"]
-            return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
-
-        value, grads = jax.value_and_grad(loss)(params)
-        value, grads = dl.get_replica_context().all_reduce("MEAN", (value, grads))
-        updates, new = optimizer.update(grads, state, params)
-        dl.nest.map_structure(lambda v, u: v.assign_add(u), params, updates)
-        dl.nest.map_structure(lambda v, u: v.assign(u), state, new)
-        return dl.Mirrored(value)  # type: ignore[return-value]
-
-    losses = [
-        float(strategy.run(step, args=(batch,)).values[0])
-        for batch in strategy.experimental_distribute_dataset(batches(3))
-    ]
-    assert losses[-1] < losses[0]
-    assert int(state[0].count) == 6
