@@ -232,7 +232,7 @@ def test_device_strips_are_blank_where_nothing_was_watched() -> None:
     }
     shares = resample(columns, np.linspace(0, 4, 5))
     assert shares[:, 0] == pytest.approx([0.5, np.nan, np.nan, 1.0], nan_ok=True)
-    columns |= {"start_s": np.array([0.0, 1.0]), "busy": np.array([[0.0], [1.0]])}
+    columns = {**columns, "start_s": np.array([0.0, 1.0]), "busy": np.array([[0.0], [1.0]])}
     shares = resample(columns, np.array([0.0, 2.0, 4.0]))  # cells that cover windows in part
     assert shares[:, 0] == pytest.approx([0.5, 1.0])
 
@@ -337,7 +337,7 @@ def test_how_texts() -> None:
 def test_bars_of_one_name_get_details_that_differ(folds: Folds) -> None:
     same: dict[str, Any] = {"kind": ["all-reduce"] * 2, "where": ["inside step"] * 2}
     arrays = ("8 arrays and 1 number", "1 number")
-    for change, names in (
+    cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"what": list(arrays)}, [f"all-reduce of {what}" for what in arrays]),
         ({"largest": ["like a", "like b"]}, ["all-reduce of 2, like a", "all-reduce of 2, like b"]),
         ({"how": [("ring",), ("tree",)]}, ["all-reduce of 2, ring", "all-reduce of 2, tree"]),
@@ -346,8 +346,10 @@ def test_bars_of_one_name_get_details_that_differ(folds: Folds) -> None:
             {"what": ["", ""], "where": ["inside f", "from Python"]},
             ["all-reduce, inside f", "all-reduce, from Python"],
         ),
-    ):
-        columns: Any = {
+    )
+    columns: Any = {}
+    for change, names in cases:
+        columns = {
             **folds.columns("reductions"), **same, "what": ["2"] * 2, "largest": [""] * 2,
             "how": [()] * 2, **change,
         }  # fmt: skip

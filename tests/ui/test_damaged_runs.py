@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from distlab.page.board import Board
 from distlab.page.view import View
 from distlab_dashboard.library import Library, served_run
 from distlab_dashboard.run_page import RunPage
+from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import Session
 from tests.damaged import DAMAGES, damaged_run
 from tests.ui.asking import ask
@@ -19,6 +21,10 @@ from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import wait_until
 
 TITLES = ("A part of the run can't be shown", "The run can't be read any further")
+
+
+def is_read(run: ServedRun) -> bool:
+    return run.feed.caught_up or bool(run.trouble)
 
 
 @pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
@@ -30,7 +36,7 @@ def test_a_damaged_run_is_shown_with_what_is_wrong(
         run = served_run(folder)
         page = RunPage(run, Board(), ("", ""), None)
         run.start()
-        wait_until(lambda run=run: run.feed.caught_up or bool(run.trouble), name)  # type: ignore[misc]
+        wait_until(partial(is_read, run), name)
         for shown in (damage.page, "steps"):
             page.update(View(page=shown), library=False)
         said = run.trouble or run.damage
