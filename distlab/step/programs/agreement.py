@@ -43,7 +43,7 @@ class Agreement:
     ) -> None:
         self._function = function
         self._names = [v.name for v in read] + [leaf.label for leaf in leaves]
-        self._variables = {cause(n): v for n, v in enumerate(read) if _has_equal_copies(v)}
+        self._variables = {cause(n): v for n, v in enumerate(read) if has_equal_copies(v)}
         self._trusted: Causes = divergence.union(self._variables)
         inputs: list[Variable | Leaf] = [*read, *leaves]
         causes_of = {id(one): cause(n) for n, one in enumerate(inputs) if _may_differ(one)}
@@ -72,7 +72,7 @@ class Agreement:
         self._written = [
             (variable.storage, why)
             for variable, why in zip(first.written, written, strict=True)
-            if _has_equal_copies(variable)
+            if has_equal_copies(variable)
         ]
         self.looked_at = -1
         self._require_declared()
@@ -108,7 +108,8 @@ class Agreement:
             yield "what each replica does by itself (its number, its shapes, its Python)"
 
 
-def _has_equal_copies(variable: Variable) -> bool:
+def has_equal_copies(variable: Variable) -> bool:
+    """Returns whether the copies of a variable should be equal."""
     layout = variable.storage.layout
     return layout.partition is WHOLE and not layout.one_copy
 

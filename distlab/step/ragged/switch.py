@@ -9,7 +9,8 @@ slower there), so that `run` by itself dispatches a program for each group of re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,9 @@ from distlab.values.padding import padded
 
 Buffers: TypeAlias = dict[str, jax.Array]
 """The values that later own stages need: one flat buffer for each dtype."""
+
+_Known: TypeAlias = tuple[list[jax.Array], list[jax.Array], Buffers, jax.Array]
+"""The inputs in the largest group's shape, common values, buffers, and the replica's number."""
 
 
 def evaluate(
@@ -40,8 +44,8 @@ def evaluate(
     for number, own in enumerate(stages.own):
         if any(stages.is_needed(number, group) for group in groups):
             names = list(common)
-            branches = [_Branch(stages, number, g, shapes, names).compute for g in groups]
-            known = _Known(inputs, list(common.values()), buffers, replica_id)
+            branches = [partial(_branch, stages, number, g, shapes, names) for g in groups]
+            known: _Known = (inputs, list(common.values()), buffers, replica_id)
             given, buffers = jax.lax.switch(mine, branches, known)
             handed.update(zip(own.handed, given, strict=False))
             outputs.update(zip(own.outputs, given[len(own.handed) :], strict=True))
@@ -53,39 +57,31 @@ def evaluate(
     return [outputs[position] for position in range(len(shapes))]
 
 
-class _Known(NamedTuple):
-    """The values that a branch of a switch receives."""
+def _branch(  # noqa: PLR0917
+    stages: Stages,
+    number: int,
+    group: int,
+    shapes: list[Shape],
+    names: list[Any],
+    known: _Known,
+) -> tuple[list[jax.Array], Buffers]:
+    """Computes an own stage of one group; returns what it gives, and the values for later ones.
 
-    inputs: list[jax.Array]  # in the largest group's shape
-    common: list[jax.Array]  # of common stages
-    buffers: Buffers  # of earlier own stages
-    replica_id: jax.Array
-
-
-class _Branch(NamedTuple):
-    """An own stage of one group."""
-
-    stages: Stages
-    number: int
-    group: int
-    shapes: list[Shape]  # to which the outputs are padded
-    names: list[Any]  # the first group's, of the common values
-
-    def compute(self, known: _Known) -> tuple[list[jax.Array], Buffers]:
-        """Computes the stage; returns what it gives, and the values for later own stages."""
-        stages, number, group = self.stages, self.number, self.group
-        own = stages.own[number]
-        common = dict(zip(self.names, known.common, strict=True))
-        values = stages.groups[group].values(known.inputs)
-        for var, name in stages.common_values[group].items():
-            if name in common:
-                values[var] = common[name]
-        values.update(_unpack(own.live[group], known.buffers))
-        given = stages.evaluate_own(number, group, values, known.replica_id)
-        for at, position in enumerate(own.outputs, start=len(own.handed)):
-            given[at] = padded(given[at], self.shapes[position])
-        live = [(var, values[var]) for var in stages.live_after(number, group)]
-        return given, _pack(live, _buffer_sizes(stages, number))
+    `names` are the first group's variables of the common values so far.
+    """
+    inputs, made, buffers, replica_id = known
+    own = stages.own[number]
+    common = dict(zip(names, made, strict=True))
+    values = stages.groups[group].values(inputs)
+    for var, name in stages.common_values[group].items():
+        if name in common:
+            values[var] = common[name]
+    values.update(_unpack(own.live[group], buffers))
+    given = stages.evaluate_own(number, group, values, replica_id)
+    for at, position in enumerate(own.outputs, start=len(own.handed)):
+        given[at] = padded(given[at], shapes[position])
+    live = [(var, values[var]) for var in stages.live_after(number, group)]
+    return given, _pack(live, _buffer_sizes(stages, number))
 
 
 def _buffer_sizes(stages: Stages, number: int) -> dict[str, int]:

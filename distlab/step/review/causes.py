@@ -12,6 +12,7 @@ from distlab.devices.layouts import WHOLE
 from distlab.step.arguments.leaves import Leaf
 from distlab.step.jaxprs import divergence
 from distlab.step.jaxprs.divergence import OWN, Causes, cause
+from distlab.step.programs.agreement import has_equal_copies
 from distlab.step.programs.trace import LocalTrace
 from distlab.variables.variable import Variable
 
@@ -45,7 +46,7 @@ class CausesOf:
             for why, leaf in zip(self.of_leaf, leaves, strict=True)
             if leaf.partition is WHOLE and not is_key(leaf)
         )
-        mirrored = (why for v, why in of_variable.items() if is_mirrored(v))
+        mirrored = (why for v, why in of_variable.items() if has_equal_copies(v))
         keys = (
             why
             for why, leaf in zip(self.of_leaf, leaves, strict=True)
@@ -87,15 +88,9 @@ class CausesOf:
         return text or ("the replica's number" if why & OWN else "")
 
 
-def is_mirrored(variable: Variable) -> bool:
-    """Returns whether the copies of a variable should be equal."""
-    layout = variable.storage.layout
-    return layout.partition is WHOLE and not layout.one_copy
-
-
 def is_meant_equal(variable: Variable) -> bool:
     """Returns whether the copies of a variable should be equal, and nobody meant them to differ."""
-    return is_mirrored(variable) and not variable.storage.own_copies
+    return has_equal_copies(variable) and not variable.storage.own_copies
 
 
 def is_inexact(dtype: Any) -> bool:

@@ -19,13 +19,13 @@ from distlab.events import Doubt
 from distlab.step.arguments.names import parent
 from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes, union
+from distlab.step.programs.agreement import has_equal_copies
 from distlab.step.review.causes import (
     CausesOf,
     Kind,
     is_inexact,
     is_key,
     is_meant_equal,
-    is_mirrored,
 )
 from distlab.variables.variable import Variable
 
@@ -111,9 +111,9 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
         return
     if any(operations.is_replica_id(equation) for equation in seen):
         return
-    assigned = any(is_mirrored(v) and is_inexact(v.dtype) for v in causes.local.written) or bool(
-        matched(causes)
-    )
+    assigned = any(
+        has_equal_copies(v) and is_inexact(v.dtype) for v in causes.local.written
+    ) or bool(matched(causes))
     whole, passed_on = causes.whole & _examples(causes), _passed_on(causes)
     for equation in seen:
         why = union(causes.of_operands.get(id(equation), ()))
