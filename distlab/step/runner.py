@@ -120,12 +120,9 @@ def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) ->
 
 def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -> Any:
     """Runs as one compiled program."""
-    program: Program | None = None
     try:
         programs = place.programs.of(call.fn)
-        staged = call.traced or jax_internals.being_transformed()
-        if staged:
-            staged = call.traced or jax_internals.being_staged()
+        staged = call.traced or (jax_internals.being_transformed() and jax_internals.being_staged())
         program = None if staged else programs.get(call.key)
         if program is None or program.captured is not None:
             call, program = _program(host, programs, call)
@@ -140,8 +137,6 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
             fresh = program.compiled is None
             result, marker = program(call.leaves)
     except Exception as error:
-        if program is not None and isinstance(error, RuntimeError):
-            program.inputs.require_alive(call.leaves)
         failures.explain(error)
         raise
     recorder = sink.in_force or sink.recorder()

@@ -109,9 +109,8 @@ def joined(
         )
     known = Known(keys[0], operations[0])
     if _may_diverge(known, len(columns)):
-        require_reached(
-            operations[0], [OWN if _column_differs(column) else 0 for column in columns]
-        )
+        differ = [len(set(map(bits, column))) > 1 for column in columns]
+        require_reached(operations[0], [OWN if one else 0 for one in differ])
     return known, [value.stacked for value in values]
 
 
@@ -154,12 +153,6 @@ def _may_diverge(known: Known, operands: int) -> bool:
     except StructureError:
         return True
     return False
-
-
-def _column_differs(column: Sequence[jax.Array]) -> bool:
-    """Returns whether the replicas' arrays differ, of one shape and dtype."""
-    first, *others = map(bits, column)
-    return any(other != first for other in others)
 
 
 @functools.lru_cache(maxsize=128)

@@ -112,13 +112,13 @@ class Program:
                 "thread, such as a signal handler, while the variables were between two steps. "
                 "Set a flag there, and look at it between steps."
             )
+        # Where a program that has run before receives a donated array, JAX ends the process.
+        for leaf in leaves:
+            if type(leaf) is ConcreteArray and leaf.is_deleted():
+                self.inputs.require_alive(leaves)
         arrays = leaves
         if not self._direct or self.copies is not None or np.ndarray in map(type, leaves):
             arrays = self._arrays(leaves)
-        # Where a program that has run before receives a donated array, JAX ends the process.
-        for array in arrays:
-            if type(array) is ConcreteArray and array.is_deleted():
-                self.inputs.require_alive(leaves)
         with in_flight.dispatching:
             if self._dispatch is not None:
                 dispatch_order.noted_as(self._dispatch)
