@@ -188,12 +188,13 @@ def test_a_branch_that_some_replicas_skip_may_not_communicate(strategy: dl.Strat
     rows = strategy.experimental_distribute_values_from_function(
         lambda context: np.full(2, context.replica_id_in_sync_group, np.float32)
     )
-    for step, options in [
+    cases: list[tuple[Any, Any]] = [
         (_differs, EAGERLY),
         (jax.jit(_differs), EAGERLY),
         (_differs_in_a_loop, EAGERLY),
         (_differs_in_a_loop, None),
-    ]:
+    ]
+    for step, options in cases:
         with pytest.raises(dl.errors.StructureError, match="must reach every collective"):
             strategy.run(step, (rows,), options=options)
 
