@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from contextvars import ContextVar, Token
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 Creator: TypeAlias = Callable[..., Any]
 """Called as `creator(next_creator, **kwargs)`; returns a variable."""
@@ -14,22 +14,8 @@ Creator: TypeAlias = Callable[..., Any]
 _creators: ContextVar[tuple[Creator, ...]] = ContextVar("distlab_creators", default=())
 
 
-@final
-class _Scope(contextlib.ContextDecorator):
-    """Context that adds a creator to this thread's; it may be entered again."""
-
-    def __init__(self, creator: Creator) -> None:
-        self._creator = creator
-        self._tokens: list[Token[tuple[Creator, ...]]] = []
-
-    def __enter__(self) -> None:
-        self._tokens.append(_creators.set((*_creators.get(), self._creator)))
-
-    def __exit__(self, *error: object) -> None:
-        _creators.reset(self._tokens.pop())
-
-
-def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
     """Lets a function take part in the making of variables (`tf.variable_creator_scope`).
 
     Each variable that is made in the block is made by `variable_creator(next_creator, **kwargs)`,
@@ -49,7 +35,11 @@ def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractCont
       >>> scale.trainable
       False
     """
-    return _Scope(variable_creator)
+    token = _creators.set((*_creators.get(), variable_creator))
+    try:
+        yield
+    finally:
+        _creators.reset(token)
 
 
 def chained(make: Callable[..., Any]) -> Callable[..., Any]:
