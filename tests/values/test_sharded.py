@@ -119,14 +119,6 @@ def test_parts_mix_with_uneven_batches_and_collectives() -> None:
     assert {float(v) for v in results.values} == {28.0 + 21.0}
 
 
-def test_an_array_that_does_not_fit_names_its_part() -> None:
-    s = _strategy()
-    weights = _put(np.ones((16, 4), np.float32), _mesh(("fsdp", 8)), "fsdp")
-    with pytest.raises(TypeError) as caught:
-        s.run(lambda x, w: x @ w, args=(np.ones((2, 16), np.float32), weights))
-    assert any("w: float32[2, 4]" in note for note in caught.value.__notes__)
-
-
 def test_replicated_arrays_and_one_replica_are_as_before() -> None:
     x = np.arange(16, dtype=np.float32)
     with warnings.catch_warnings():
