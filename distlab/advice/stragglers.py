@@ -132,12 +132,13 @@ def _slow_in(capture: Capture) -> tuple[list[int], float, float]:
         return slow, ratio, (ratio - 1) * capture.work_steps
     # Operations don't show what a device waits for outside of JAX, such as a callback.
     slow, ratio = far_above(np.array(capture.compute_ns, float))
-    waiting = np.array(capture.waiting_ns, float)
-    whole = max(capture.time_ns - capture.start_ns, 1)
     if not slow:
         return [], 1.0, 0.0
-    awaited = float(np.median(np.delete(waiting, slow)) - waiting[slow].max()) / whole
-    return (slow, ratio, awaited * capture.steps) if awaited >= LEAST_SHARE else ([], 1.0, 0.0)
+    waiting = np.array(capture.waiting_ns) / max(capture.time_ns - capture.start_ns, 1)
+    others, own = float(np.median(np.delete(waiting, slow))), float(waiting[slow].max())
+    # A busy machine takes a core from one for a while: then that one waits for others as well.
+    known = others >= LEAST_SHARE and own <= LEAST_SHARE * others
+    return (slow, ratio, (others - own) * capture.steps) if known else ([], 1.0, 0.0)
 
 
 def far_above(work: Floats) -> tuple[list[int], float]:
