@@ -154,10 +154,8 @@ def running_at(address: str) -> Server | None:
 def _only(what: str, given: Any, known: list[Any]) -> Any:
     if given is None and len(known) == 1:
         return known[0]
-    if given is None:
-        raise ClusterSpecError(
-            f"{what} must be passed, unless there is only one: it is one of {known}. Pass one."
-        )
     if not isinstance(given, str | int) or given not in known:
-        raise ClusterSpecError(f"{what} must be one of {known}, got {shown(given)}. Pass one.")
+        raise ClusterSpecError(
+            f"{what} must be one of {known}, got {shown(given)}. Pass one where there are several."
+        )
     return given

@@ -45,8 +45,8 @@ def test_the_only_job_and_task_need_not_be_named() -> None:
 @pytest.mark.parametrize(
     ("job", "index", "said"),
     [
-        (None, 0, r"job_name must be passed.*\['worker', 'ps'\]"),
-        ("worker", None, r"task_index must be passed.*\[0, 1\]"),
+        (None, 0, r"job_name must be one of \['worker', 'ps'\], got None"),
+        ("worker", None, r"task_index must be one of \[0, 1\], got None"),
         ("chief", 0, "job_name must be one of.*'chief'"),
         ("worker", 2, "task_index must be one of.*got 2"),
     ],

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
-from distributed import Client
 from distributed.core import ConnectionPool
 from distributed.security import Security
 
@@ -38,11 +37,6 @@ class Connection:
     pool: ConnectionPool
     loop: asyncio.AbstractEventLoop
     end: Callable[[], None]
-
-
-def shared_connection(client: Client) -> Connection:
-    """Returns the connections of a Dask client, which outlive the session."""
-    return Connection(client.rpc, event_loop(client), lambda: None)
 
 
 def own_connection() -> Connection:

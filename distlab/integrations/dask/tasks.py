@@ -19,9 +19,9 @@ from distlab.integrations.dask import pickling
 from distlab.integrations.dask.closures import ClosuresSent, Sent
 from distlab.integrations.dask.connection import (
     Connection,
+    event_loop,
     host_and_port,
     own_connection,
-    shared_connection,
     url,
 )
 from distlab.integrations.dask.dispatch import Dispatch
@@ -184,7 +184,7 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
                 return Place(address, own)
         raise OSError("Dask's scheduler has no such worker")
 
-    session, own = uuid.uuid4().hex, shared_connection(client)
+    session, own = uuid.uuid4().hex, Connection(client.rpc, event_loop(client), lambda: None)
     members = Members(own.pool, session, names, find)
     return DaskTasks(session, own, members, workers=workers, servers=servers, module=module)
 
