@@ -108,20 +108,3 @@ def test_copies_of_function_values_are_events() -> None:
     (one,) = heard.of(events.Copy)
     assert (one.what, one.direction) == ("values of own", "to_devices")
     assert (one.bytes, one.copies) == (4 * 2 * 3 * 4, 4)
-
-
-def test_a_mirrored_state_is_not_compiled_again() -> None:
-    s = _strategy()
-
-    def step(w: jax.Array, ids: jax.Array) -> dl.Mirrored:
-        return dl.Mirrored(w + dl.get_replica_context().all_reduce("SUM", ids.sum()))
-
-    w: object = np.ones(4, np.float32)
-    with listening() as heard:
-        for length in (4, 6, 8):
-            w = s.run(step, args=(w, np.ones(length, np.float32)))
-    assert [(one.cause, one.changed) for one in heard.of(events.Compile)] == [
-        ("new function", ""),
-        ("new shapes", "ids: float32[4] -> float32[6]"),
-        ("new shapes", "ids: float32[6] -> float32[8]"),
-    ]

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import distlab as dl
 
@@ -61,13 +60,3 @@ def test_settings_hold_in_steps_and_background_functions() -> None:
     running.result(timeout=60)
     assert len(seen) >= 4
     assert all(one == WANTED for one in seen)
-
-
-def test_a_step_computes_doubles_eagerly_and_compiled() -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    with jax.enable_x64(True):
-        x = np.array([1e-12, 1.0])
-        for eagerly in (False, True):
-            options = dl.RunOptions(run_eagerly=eagerly)
-            total = strategy.run(lambda x: x.sum(), (x,), options=options)
-            assert [float(v) for v in total.values] == [1.0 + 1e-12] * 2
