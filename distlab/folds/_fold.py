@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar, cast, get_type_hints
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, get_type_hints
 
 import numpy as np
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 C_co = TypeVar("C_co", bound=Columns, covariant=True)
 
 
-class Fold(Protocol[C_co]):
+class Fold(Generic[C_co]):
     """One idea about a run, kept up to date from its events.
 
     A fold knows events and nothing that draws. Its columns depend on the events and
@@ -33,14 +33,21 @@ class Fold(Protocol[C_co]):
     KINDS: ClassVar[tuple[type[Event], ...]]
     """The kinds of events that `add` accepts."""
 
-    version: int
+    version: int = 0
     """Rises whenever the columns change."""
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
+        for event in events:
+            self._add(event)
+        self.version += bool(events)
+
+    def _add(self, event: Event) -> None:
+        raise NotImplementedError
 
     def columns(self) -> C_co:
         """Returns the columns of all events so far. Callers must not change them."""
+        raise NotImplementedError
 
 
 def table(kind: Callable[..., T], rows: Iterable[object], **others: object) -> T:

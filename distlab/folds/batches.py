@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distlab.events import Compile, Event, Preview, Sharding, Step, Strategy
-from distlab.folds._fold import replica_names
+from distlab.folds._fold import Fold, replica_names
 from distlab.folds._previews import Previews
 from distlab.folds.arrays import Flags, Floats, Ints, Pixels
 
@@ -210,7 +210,7 @@ class _Table:
         }
 
 
-class Batches:
+class Batches(Fold[BatchColumns]):
     """Every batch that was divided, numbered from 0 in the order of arrival.
 
     Memory is bounded: when batches need more than 32 MB, every second batch of the
@@ -221,7 +221,6 @@ class Batches:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         """Keeps about `most_bytes` of batches, not counting previews."""
-        self.version = 0
         self._most_bytes = most_bytes
         self._bytes = 0
         self._count = 0

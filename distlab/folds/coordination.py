@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, TypedDict, cast
 
@@ -18,7 +18,7 @@ from distlab.events import (
     TaskState,
     WorkerClosures,
 )
-from distlab.folds._fold import Clock
+from distlab.folds._fold import Clock, Fold
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.members import MOST_WORKERS
@@ -185,7 +185,7 @@ class _Coordinator:
         self.left_out = 0
 
 
-class Coordination:
+class Coordination(Fold[CoordinationColumns]):
     """The closures of a `ClusterCoordinator`, and what its workers read and change.
 
     All sums are exact. Of functions that ran, the newest 2,000 that an event names are kept.
@@ -194,7 +194,6 @@ class Coordination:
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Closures, TaskState)
 
     def __init__(self) -> None:
-        self.version = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -203,21 +202,18 @@ class Coordination:
         self._now_s = 0.0
         self._known: OrderedDict[int, _Coordinator] = OrderedDict()
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            match event:
-                case Run():
-                    self._begin()
-                    self._clock.start(event.time_ns)
-                case Closures():
-                    self._now_s = max(self._now_s, self._clock.seconds(event.time_ns))
-                    _add_period(self._of(event.strategy), event, self._clock)
-                case TaskState():
-                    self._add_task(event)
-                case _:
-                    pass
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        match event:
+            case Run():
+                self._begin()
+                self._clock.start(event.time_ns)
+            case Closures():
+                self._now_s = max(self._now_s, self._clock.seconds(event.time_ns))
+                _add_period(self._of(event.strategy), event, self._clock)
+            case TaskState():
+                self._add_task(event)
+            case _:
+                pass
 
     def _of(self, strategy: int) -> _Coordinator:
         """Returns a strategy's coordinator, and makes it the one that worked last."""

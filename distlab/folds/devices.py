@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
 from distlab.events import Capture, DeviceSample, Event, Run, RunEnd, Strategy
-from distlab.folds._fold import Clock, replica_names
+from distlab.folds._fold import Clock, Fold, replica_names
 from distlab.folds.arrays import Floats, Ints
 
 _MOST_WINDOWS = 512
@@ -78,7 +77,7 @@ class _Windows:
             self._merged *= 2
 
 
-class Devices:
+class Devices(Fold[DeviceColumns]):
     """Busy shares of the devices of the strategy that was watched last.
 
     A device is busy while a step dispatched to it is not finished. Waiting for other
@@ -88,7 +87,6 @@ class Devices:
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, DeviceSample)
 
     def __init__(self) -> None:
-        self.version = 0
         self._clock = Clock()
         self._simulated = False
         self._ended = False
@@ -97,23 +95,20 @@ class Devices:
         self._newest: int | None = None
         self._watched = 0
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            match event:
-                case DeviceSample():
-                    self._add_sample(event)
-                case Strategy():
-                    self._names[event.strategy] = event.devices
-                case Run():
-                    self._clock.start(event.time_ns)
-                    self._simulated = any(device.simulated for device in event.devices)
-                    self._ended = False
-                case RunEnd():
-                    self._ended = True
-                case _:
-                    pass
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        match event:
+            case DeviceSample():
+                self._add_sample(event)
+            case Strategy():
+                self._names[event.strategy] = event.devices
+            case Run():
+                self._clock.start(event.time_ns)
+                self._simulated = any(device.simulated for device in event.devices)
+                self._ended = False
+            case RunEnd():
+                self._ended = True
+            case _:
+                pass
 
     def _add_sample(self, event: DeviceSample) -> None:
         start_s = self._clock.seconds(event.start_ns)
@@ -169,26 +164,22 @@ class CaptureColumns(TypedDict):
     profile_bytes: int
 
 
-class Captures:
+class Captures(Fold[CaptureColumns]):
     """The newest short profile of the devices."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture)
 
     def __init__(self) -> None:
-        self.version = 0
         self._clock = Clock()
         self._count = 0
         self._newest: Capture | None = None
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if isinstance(event, Capture):
-                self._count += 1
-                self._newest = event
-            else:
-                self._clock.start(event.time_ns)
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Capture):
+            self._count += 1
+            self._newest = event
+        else:
+            self._clock.start(event.time_ns)
 
     def columns(self) -> CaptureColumns:
         """Returns the newest capture."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -31,7 +30,7 @@ from distlab.events import (
     StepReady,
     Strategy,
 )
-from distlab.folds._fold import hints_of, ints
+from distlab.folds._fold import Fold, hints_of, ints
 
 E = TypeVar("E", bound=Event)
 
@@ -112,7 +111,7 @@ class EvidenceColumns(TypedDict):
     lost: int  #: Events not recorded
 
 
-class Evidence:
+class Evidence(Fold[EvidenceColumns]):
     """The last events of the kinds that advice is made from."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
@@ -122,7 +121,6 @@ class Evidence:
     )
 
     def __init__(self) -> None:
-        self.version = 0
         self._begin_ns = 0
         self._simulated = False
         self._strategies: dict[int, tuple[str, list[str]]] = {}
@@ -147,17 +145,14 @@ class Evidence:
             kind: deque(maxlen=most) for kind, most in _MOST.items()
         }
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            kept = self._kept.get(type(event))
-            if kept is not None:
-                kept.append(event)
-            elif isinstance(event, OwnPython):
-                self._add_own_python(event)
-            else:
-                self._update(event)
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        kept = self._kept.get(type(event))
+        if kept is not None:
+            kept.append(event)
+        elif isinstance(event, OwnPython):
+            self._add_own_python(event)
+        else:
+            self._update(event)
 
     @property
     def last_cost(self) -> RecorderCost | None:

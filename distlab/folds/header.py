@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, TypedDict
 
 from distlab.events import Error, Event, Loop, Lost, Run, RunEnd, Strategy
-from distlab.folds._fold import Clock
+from distlab.folds._fold import Clock, Fold
 
 _MOST_ERRORS = 20
 
@@ -33,13 +32,12 @@ class HeaderColumns(TypedDict):
     not_recorded_reasons: list[str]
 
 
-class Header:
+class Header(Fold[HeaderColumns]):
     """The newest run: its name, machine, devices, strategy, errors and end."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, Error, Lost)
 
     def __init__(self) -> None:
-        self.version = 0
         self._run: Run | None = None
         self._end: RunEnd | None = None
         self._clock = Clock()
@@ -49,13 +47,7 @@ class Header:
         self._not_recorded = 0
         self._reasons: dict[str, None] = {}
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            self._update(event)
-        self.version += bool(events)
-
-    def _update(self, event: Event) -> None:
+    def _add(self, event: Event) -> None:
         match event:
             case Run():
                 self._run, self._end, self._clock = event, None, Clock()
@@ -111,26 +103,22 @@ class LoopColumns(TypedDict):
     state: list[str]  #: `"running"`, `"paused"`, `"stopped"` or `"done"`
 
 
-class Loops:
+class Loops(Fold[LoopColumns]):
     """The loops that iterate over `distlab.controlled`; of ended loops the newest 20."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Loop)
 
     def __init__(self) -> None:
-        self.version = 0
         self._loops: dict[int, Loop] = {}
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if isinstance(event, Run):
-                self._loops.clear()
-            elif isinstance(event, Loop):
-                self._loops[event.loop] = event
-                ended = [loop for loop, last in self._loops.items() if last.state in _ENDED]
-                for loop in ended[:-_MOST_ENDED]:
-                    del self._loops[loop]
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Run):
+            self._loops.clear()
+        elif isinstance(event, Loop):
+            self._loops[event.loop] = event
+            ended = [loop for loop, last in self._loops.items() if last.state in _ENDED]
+            for loop in ended[:-_MOST_ENDED]:
+                del self._loops[loop]
 
     def columns(self) -> LoopColumns:
         """Returns the loops of all events so far."""

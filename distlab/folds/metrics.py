@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import ClassVar, Final, TypedDict
 
 import numpy as np
 
 from distlab.events import Event, Metric
+from distlab.folds._fold import Fold
 from distlab.folds._series import Series
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.metric_names import MAIN, is_accuracy, is_loss
@@ -37,25 +37,21 @@ class MetricColumns(TypedDict):
     values_left_out: int  #: How many values of still further names are not kept
 
 
-class Metrics:
+class Metrics(Fold[MetricColumns]):
     """Logged numbers over steps: 64 curves of each kind, and the newest value of other names."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Metric,)
 
     def __init__(self) -> None:
-        self.version = 0
         self._series: dict[str, Series] = {}
         self._of_kind = Counter[str]()
         self._without_curve: dict[str, float] = {}
         self._left_out = 0
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if isinstance(event, Metric):
-                for name, value in event.values.items():
-                    self._add_value(name, event.step, value)
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Metric):
+            for name, value in event.values.items():
+                self._add_value(name, event.step, value)
 
     def _add_value(self, name: str, step: int, value: float) -> None:
         series = self._series.get(name)

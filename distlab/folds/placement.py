@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import ClassVar, Final, TypedDict
 
 import numpy as np
 
 from distlab.events import Event, Placement
+from distlab.folds._fold import Fold
 from distlab.folds.arrays import Ints
 
 _SERVER: Final = "server "
@@ -26,31 +27,27 @@ class PlacementColumns(TypedDict):
     device_bytes: Ints  #: Bytes of all variables on each device or server
 
 
-class Placements:
+class Placements(Fold[PlacementColumns]):
     """Variables that were placed and not freed."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Placement,)
 
     def __init__(self) -> None:
-        self.version = 0
         self._arrays: dict[int, Placement] = {}
         self._devices: dict[str, None] = {}
         self._servers: set[int] = set()
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if not isinstance(event, Placement):
-                continue
-            if event.action == "place":
-                self._arrays[event.array] = event
-                if event.server is None:
-                    self._devices.update(dict.fromkeys(event.devices))
-                else:
-                    self._servers.add(event.server)
+    def _add(self, event: Event) -> None:
+        if not isinstance(event, Placement):
+            return
+        if event.action == "place":
+            self._arrays[event.array] = event
+            if event.server is None:
+                self._devices.update(dict.fromkeys(event.devices))
             else:
-                self._arrays.pop(event.array, None)
-        self.version += bool(events)
+                self._servers.add(event.server)
+        else:
+            self._arrays.pop(event.array, None)
 
     def columns(self) -> PlacementColumns:
         """Returns the variables that are placed now."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import ClassVar, TypedDict
 
 from distlab.events import Collective, Compile, Event, Run, Step
-from distlab.folds._fold import Clock, table
+from distlab.folds._fold import Clock, Fold, table
 
 _MOST_PROGRAMS = 300
 
@@ -36,35 +35,31 @@ class ProgramColumns(TypedDict):
     compiling_s: float
 
 
-class Programs:
+class Programs(Fold[ProgramColumns]):
     """The compiled programs of a run and the steps that ran them."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step)
 
     def __init__(self) -> None:
-        self.version = 0
         self._clock = Clock()
         self._programs: dict[int, Compile] = {}
         self._steps: Counter[int] = Counter()
         self._left_out = 0
         self._compiling_ns = 0
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if isinstance(event, Step):
-                self._steps[event.program] += 1
-            elif isinstance(event, Compile):
-                self._compiling_ns += event.trace_ns + event.compile_ns
-                self._programs[event.program] = event
-                if len(self._programs) > _MOST_PROGRAMS:
-                    oldest = next(iter(self._programs))
-                    del self._programs[oldest]
-                    self._steps.pop(oldest, None)
-                    self._left_out += 1
-            else:
-                self._clock.start(event.time_ns)
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Step):
+            self._steps[event.program] += 1
+        elif isinstance(event, Compile):
+            self._compiling_ns += event.trace_ns + event.compile_ns
+            self._programs[event.program] = event
+            if len(self._programs) > _MOST_PROGRAMS:
+                oldest = next(iter(self._programs))
+                del self._programs[oldest]
+                self._steps.pop(oldest, None)
+                self._left_out += 1
+        else:
+            self._clock.start(event.time_ns)
 
     def columns(self) -> ProgramColumns:
         """Returns the programs of all events so far."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import nan
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
 from distlab.events import Collective, Compile, Event, Reduction, Step
-from distlab.folds._fold import table
+from distlab.folds._fold import Fold, table
 from distlab.text.units import dtype_text
 
 _VALUE: Final = re.compile(r"(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d,<=]*)\](?: like (?P<name>.+))?")
@@ -97,7 +97,7 @@ class _Kind(NamedTuple):
     at_least: bool
 
 
-class Reductions:
+class Reductions(Fold[ReductionColumns]):
     """Each kind of reduction, with the number of times it ran.
 
     Reductions inside a program are read from the compiled program, once, and
@@ -109,26 +109,22 @@ class Reductions:
     KINDS: ClassVar[tuple[type[Event], ...]] = (Compile, Step, Reduction)
 
     def __init__(self) -> None:
-        self.version = 0
         self._programs: dict[int, Compile] = {}
         self._steps: Counter[int] = Counter()
         self._called: Counter[_Kind] = Counter()
         self._spent_ns: Counter[_Kind] = Counter()
         self._left_out = 0
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            match event:
-                case Step():
-                    self._steps[event.program] += 1
-                case Compile():
-                    self._programs[event.program] = event
-                case Reduction():
-                    self._add_call(event)
-                case _:
-                    pass
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        match event:
+            case Step():
+                self._steps[event.program] += 1
+            case Compile():
+                self._programs[event.program] = event
+            case Reduction():
+                self._add_call(event)
+            case _:
+                pass
 
     def _add_call(self, event: Reduction) -> None:
         kind = _Kind(

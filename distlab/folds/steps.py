@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, TypedDict
 
 import numpy as np
 
 from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
-from distlab.folds._fold import Clock
+from distlab.folds._fold import Clock, Fold
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.members import StepPart
@@ -42,7 +41,7 @@ class StepColumns(TypedDict):
     elapsed_s: float  #: Seconds from the run's begin to the newest event
 
 
-class Steps:
+class Steps(Fold[StepColumns]):
     """Steps and examples counted in equal bins of time.
 
     A step counts when `run` was called for it; the devices may be up to 16 steps
@@ -54,7 +53,6 @@ class Steps:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.version = 0
         self._begin(None)
 
     def _begin(self, run: Run | None) -> None:
@@ -72,20 +70,17 @@ class Steps:
         self._last_s = 0.0
         self._now_s = 0.0
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            if isinstance(event, Run):
-                self._begin(event)
-                continue
-            seconds = self._clock.seconds(event.time_ns)
-            self._now_s = max(self._now_s, seconds)
-            self._cells.place(self._now_s)  # wide enough, also for the steps before
-            if isinstance(event, Step):
-                self._step(seconds, event)
-            elif isinstance(event, StepPart):  # of a further process: the step counts once
-                self._count_examples(seconds, event)
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Run):
+            self._begin(event)
+            return
+        seconds = self._clock.seconds(event.time_ns)
+        self._now_s = max(self._now_s, seconds)
+        self._cells.place(self._now_s)  # wide enough, also for the steps before
+        if isinstance(event, Step):
+            self._step(seconds, event)
+        elif isinstance(event, StepPart):  # of a further process: the step counts once
+            self._count_examples(seconds, event)
 
     def _step(self, seconds: float, event: Step) -> None:
         self._cells.of("steps")[self._cells.place(seconds)] += 1

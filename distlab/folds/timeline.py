@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
 from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, Strategy, Unknown
-from distlab.folds._fold import Clock, replica_names
+from distlab.folds._fold import Clock, Fold, replica_names
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.device_part import MOST_ROWS, group_names, groups
@@ -86,7 +86,7 @@ class _Batch(NamedTuple):
     number: int
 
 
-class Timeline:
+class Timeline(Fold[TimelineColumns]):
     """Steps over time: an overview of the whole run, and the newest steps exactly.
 
     The overview has up to 512 cells, which double in width when there are too many.
@@ -101,7 +101,6 @@ class Timeline:
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, *_OF_A_WINDOW)
 
     def __init__(self) -> None:
-        self.version = 0
         self._names: dict[int, list[str]] = {}
         self._begin(None, Cells(0.0, _FIRST_WIDTH_S, _MOST_CELLS, widen=True))
 
@@ -119,25 +118,22 @@ class Timeline:
         self._batches: deque[_Batch] = deque(maxlen=_MOST_STEPS)
         self._rows: OrderedDict[int, Rows] = OrderedDict()
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds events, oldest first."""
-        for event in events:
-            match event:
-                case Step():
-                    self._add_step(event)
-                case Sharding():
-                    self._add_batch(event)
-                case StepReady():
-                    self._add_ready(event)
-                case DeviceSample():
-                    self._add_sample(event)
-                case Strategy():
-                    self._names[event.strategy] = event.devices
-                case Run():
-                    self._begin(event.time_ns, Cells(0.0, _FIRST_WIDTH_S, _MOST_CELLS, widen=True))
-                case _:
-                    pass
-        self.version += bool(events)
+    def _add(self, event: Event) -> None:
+        match event:
+            case Step():
+                self._add_step(event)
+            case Sharding():
+                self._add_batch(event)
+            case StepReady():
+                self._add_ready(event)
+            case DeviceSample():
+                self._add_sample(event)
+            case Strategy():
+                self._names[event.strategy] = event.devices
+            case Run():
+                self._begin(event.time_ns, Cells(0.0, _FIRST_WIDTH_S, _MOST_CELLS, widen=True))
+            case _:
+                pass
 
     def _seconds(self, time_ns: int) -> float:
         seconds = self._clock.seconds(time_ns)
