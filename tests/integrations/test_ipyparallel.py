@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -246,6 +245,7 @@ def test_remote_workers_send_their_events_to_the_notebook(
     def record() -> int:
         import os
         import pathlib
+        import tempfile
 
         import jax.numpy as jnp
 

@@ -79,7 +79,7 @@ class Engines:
             self.client = self._cluster.connect_client_sync()
         self.client.wait_for_engines(len(self.numbers), timeout=_START_SECONDS, interactive=False)
         # The helper of each engine has a group of its own.
-        self._watch([child.pid for pid in self._local_processes() for child in _children(pid)])
+        self._watch([one.pid for pid in self._local_processes() for one in _tree(pid)])
         fresh = sorted(set(self.client.ids) - known)
         for worker, number in zip(missing, fresh, strict=True):
             self.numbers[worker] = number
@@ -99,7 +99,7 @@ class Engines:
         """Ends the engines and the controller, and waits until their processes have ended."""
         import psutil
 
-        helpers = [child for pid in self._watched for child in _children(pid)]
+        left = [process for pid in self._watched for process in _tree(pid)]
         if self.client is not None:
             self.client.close()
         with suppress(Exception):  # what does not end is killed below
@@ -107,7 +107,6 @@ class Engines:
         with suppress(Exception):
             self._cluster.stop_controller_sync()
         # Engines that are stopped or stuck are left, and their helpers, which take their time.
-        left = [*filter(None, map(_process, self._watched)), *helpers]
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -140,19 +139,11 @@ def as_configured(launcher: str) -> dict[str, Any]:
     return {"engines": launcher, "config": ipyparallel.Cluster().profile_config}
 
 
-def _process(pid: int) -> Any:
+def _tree(pid: int) -> list[Any]:
+    """Returns a process and all that it started; nothing where it has ended."""
     import psutil
 
-    try:
-        return psutil.Process(pid)
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _children(pid: int) -> list[Any]:
-    import psutil
-
-    process = _process(pid)
     with suppress(psutil.NoSuchProcess):
-        return [] if process is None else process.children(recursive=True)
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
     return []
