@@ -72,12 +72,10 @@ def test_workers_get_the_shards_of_the_tutorial(executed: Any) -> None:
 
 
 def test_a_functions_batches_are_taken_as_they_are(executed: Any) -> None:
-    assert text_of(executed, "dataset-function") == (
-        "features PerReplica:{\n"
-        "  0: Array([[[1.], [1.], ...], ...], shape=(4, 16, 1), dtype=float32),\n"
-        "  1: Array([], shape=(0, 16, 1), dtype=float32)\n"
-        "}\n"
-    )
+    head, first, second, _ = lines_of(executed, "dataset-function")
+    assert head == "features PerReplica:{"
+    assert first.endswith(", shape=(4, 16, 1), dtype=float32),")
+    assert second == "  1: Array([], shape=(0, 16, 1), dtype=float32)"
     said = [re.findall(r"(\d+) to (\d+)", line) for line in lines_of(executed, "once-batched")[1:]]
     starts = [[(str(n), str(n + 7)) for n in (start, start + 8)] for start in range(0, 64, 16)]
     assert said == starts
