@@ -32,7 +32,7 @@ from distlab.errors import (
 )
 from distlab.text.printable import printable
 from distlab_dashboard.access.arguments import TOKEN
-from distlab_dashboard.access.connections import WebServer, web_server
+from distlab_dashboard.access.connections import WebServer
 from distlab_dashboard.access.gate import Gate
 from distlab_dashboard.access.headers import SafeHeaders
 from distlab_dashboard.access.hosts import (
@@ -214,7 +214,7 @@ class DashboardServer:
         self.url = page + (f"?{TOKEN}={quote(self._token)}" if self._token else "")
         application = self._application({"url": page, "version": version("distlab")})
         hosts = Hosts(self._address, port, self._origins)
-        self._http = web_server(Gate(application, hosts, Token(self._token, port), self._library))
+        self._http = WebServer(Gate(application, hosts, Token(self._token, port), self._library))
         self._http.add_sockets(sockets)
         assert self._loop is not None
         return BaseServer(self._loop, application, self._http)

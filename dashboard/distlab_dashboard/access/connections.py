@@ -23,9 +23,17 @@ _MOST_BODY: Final = 64 << 10
 class WebServer(HTTPServer):
     """An HTTP server that leaves most of the process's files to the program that trains."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    # tornado's servers get what they need here: their constructor only makes them.
+    def initialize(self, delegate: HTTPServerConnectionDelegate) -> None:
+        """Sets the limits; tornado calls it."""
         self._streams: set[IOStream] = set()
+        super().initialize(
+            delegate,
+            idle_connection_timeout=IDLE_SECONDS,
+            body_timeout=IDLE_SECONDS,
+            max_header_size=_MOST_HEADER,
+            max_body_size=_MOST_BODY,
+        )
 
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         """Answers a connection; tornado calls it."""
@@ -41,14 +49,3 @@ class WebServer(HTTPServer):
         for stream in self._streams:
             stream.close()
         self._streams.clear()
-
-
-def web_server(delegate: HTTPServerConnectionDelegate) -> WebServer:
-    """Returns a server with limits."""
-    return WebServer(
-        delegate,
-        idle_connection_timeout=IDLE_SECONDS,
-        body_timeout=IDLE_SECONDS,
-        max_header_size=_MOST_HEADER,
-        max_body_size=_MOST_BODY,
-    )

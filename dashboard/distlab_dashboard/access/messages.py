@@ -6,27 +6,22 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
+import msgspec
 from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, Plot, Range
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import check_token_signature, get_token_payload
+from msgspec import Meta, Struct
 from panel.io.server import WSHandler
 
 MOST_BYTES: Final = 64 << 10
 """The longest part of a message. The longest that a page sends has some 2 KB."""
 
-_PATCH: Final = "PATCH-DOC"
-_PULL: Final = "PULL-DOC-REQ"
-_MOST_ID: Final = 100
-_MOST_PIXELS: Final = 1 << 20
-_MOST_WHOLE: Final = (1 << 53) - 1
 _SIZES: Final = ("inner_width", "inner_height", "outer_width", "outer_height")
 _ENDS: Final = ("start", "end")
-_NOT_FINITE: Final = [{"type": "number", "value": value} for value in ("nan", "+inf", "-inf")]
 _POLICY_CLOSE: Final = 1008
 
 _READY: Final = {
@@ -72,13 +67,13 @@ class PageSocket(WSHandler):
             header, asked = json.loads(head), json.loads(content)
         except (ValueError, RecursionError):
             header = asked = None
-        if not (_is_header(header) and isinstance(asked, dict)):
+        if not (_fits(header, _Header) and isinstance(asked, dict)):
             self._refuse()
             return
         session = self.connection.session
         if session.destroyed:
             return
-        if header["msgtype"] == _PATCH:
+        if header["msgtype"] == "PATCH-DOC":
             # An empty patch changes nothing, and is answered like any other.
             asked = {"events": _allowed(asked.get("events"), session.document)}
         else:
@@ -101,15 +96,44 @@ class PageSocket(WSHandler):
         self.close(_POLICY_CLOSE, "not a message of a page")
 
 
-def _is_header(header: object) -> bool:
-    """Returns whether this begins a message of a page, which has no buffers."""
-    return (
-        isinstance(header, dict)
-        and header.keys() == {"msgid", "msgtype"}
-        and isinstance(header["msgid"], str)
-        and len(header["msgid"]) <= _MOST_ID
-        and header["msgtype"] in (_PATCH, _PULL)
-    )
+class _Header(Struct, forbid_unknown_fields=True):
+    """The beginning of a page's message, which has no buffers."""
+
+    msgid: Annotated[str, Meta(max_length=100)]
+    msgtype: Literal["PATCH-DOC", "PULL-DOC-REQ"]
+
+
+class _Model(Struct, forbid_unknown_fields=True):
+    id: str
+
+
+class _Change(Struct, forbid_unknown_fields=True):
+    """A change of a model's attribute."""
+
+    kind: Literal["ModelChanged"]
+    model: _Model
+    attr: str
+    new: Any
+
+
+class _View(Struct, forbid_unknown_fields=True):
+    """A column of one text, as Bokeh writes it; `View` reads the text."""
+
+    type: Literal["map"]
+    entries: tuple[tuple[Literal["json"], tuple[str]]]
+
+
+class _NotFinite(Struct, forbid_unknown_fields=True):
+    """A number of an empty chart, which has no finite ends."""
+
+    type: Literal["number"]
+    value: Literal["nan", "+inf", "-inf"]
+
+
+_Size: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 20)]
+# Bokeh warns of whole numbers that a browser rounds.
+_Whole: TypeAlias = Annotated[int, Meta(gt=-(1 << 53), lt=1 << 53)]
+_Number: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 def _allowed(events: object, document: Document) -> list[object]:
@@ -121,49 +145,28 @@ def _allowed(events: object, document: Document) -> list[object]:
 
 def _is_change(event: object, document: Document) -> bool:
     """Returns whether an event changes what a page may change, to a value of the right type."""
-    if not isinstance(event, dict) or event.keys() != {"kind", "model", "attr", "new"}:
+    if not _fits(event, _Change):
         return False
-    model, attribute = event["model"], event["attr"]
-    if event["kind"] != "ModelChanged" or not isinstance(attribute, str):
-        return False
-    if not isinstance(model, dict) or model.keys() != {"id"} or not isinstance(model["id"], str):
-        return False
-    changed = document.models.get_by_id(cast(Any, model["id"]))
-    fits = None if changed is None else _rule(changed, attribute)
-    return fits is not None and fits(event["new"])
+    change = msgspec.convert(event, _Change)
+    model = document.models.get_by_id(cast(Any, change.model.id))
+    return any(_fits(change.new, kind) for kind in _types_of(model, change.attr))
 
 
-def _rule(model: Model, attribute: str) -> Callable[[object], bool] | None:
-    """Returns what a page may set an attribute to, None for one that it may not set."""
+def _types_of(model: Model | None, attribute: str) -> tuple[Any, ...]:
+    """Returns the types that a page may set an attribute to, none where it may not."""
     if isinstance(model, ColumnDataSource) and model.name == "view" and attribute == "data":
-        return _is_view
+        return (_View,)
     if isinstance(model, Range) and attribute in _ENDS:
-        return _is_number
+        return _Whole, _Number, _NotFinite
     if isinstance(model, Plot) and attribute in _SIZES:
-        return _is_size
-    return None
+        return (_Size,)
+    return ()
 
 
-def _is_view(value: object) -> bool:
-    """Returns whether this is a column of one text, as Bokeh writes it; `View` reads the text."""
-    if not isinstance(value, dict) or value.keys() != {"type", "entries"}:
+def _fits(value: object, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
         return False
-    match value["type"], value["entries"]:
-        case "map", [["json", [str()]]]:
-            return True
-    return False
-
-
-def _is_number(value: object) -> bool:
-    """Returns whether this is a number as Bokeh writes it: empty charts have no finite ends."""
-    if isinstance(value, dict):
-        return value in _NOT_FINITE
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    # Bokeh warns of whole numbers that a browser rounds.
-    most = _MOST_WHOLE if isinstance(value, int) else sys.float_info.max
-    return -most <= value <= most
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_PIXELS
+    # An int is a float for msgspec, but not for Bokeh.
+    return kind is not _Number or isinstance(value, float)
