@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from distlab.events import (
-    Collective,
     DeviceSample,
     Error,
     Lost,
@@ -36,6 +35,7 @@ from distlab.folds import (
 )
 from distlab.folds._previews import Previews
 from tests.recording import samples
+from tests.recording.samples import made
 from tests.synthetic import (
     START_NS,
     STEP_NS,
@@ -224,11 +224,10 @@ def test_sources_without_positions_are_previewed_by_batch() -> None:
     previews = Previews()
     numbers = np.arange(6, dtype="<f4").reshape(3, 2)
     previews.add(
-        Preview(
-            time_ns=0,
+        made(
+            Preview,
             dataset=1,
             batch=4,
-            epoch=0,
             indices=np.arange(3, dtype="<i8").tobytes(),
             form="numbers",
             shape=[2],
@@ -274,13 +273,13 @@ def test_merged_windows_keep_their_mean() -> None:
         start = START_NS + number * window
         folds.add(
             [
-                DeviceSample(
+                made(
+                    DeviceSample,
                     time_ns=start + window,
                     strategy=0,
                     start_ns=start,
                     busy_ns=[window * (number % 2), window // 4],
                     memory_bytes=[5, 6],
-                    process_memory_bytes=number,
                 )
             ]
         )
@@ -300,13 +299,12 @@ def test_mean_is_over_all_time_watched_and_end_is_known() -> None:
     for begin, end, busy in ((0, 1, [1, 0]), (2, 5, [0, 3])):
         folds.add(
             [
-                DeviceSample(
+                made(
+                    DeviceSample,
                     time_ns=START_NS + end * second,
                     strategy=0,
                     start_ns=START_NS + begin * second,
                     busy_ns=[share * second for share in busy],
-                    memory_bytes=None,
-                    process_memory_bytes=0,
                 )
             ]
         )
@@ -335,18 +333,8 @@ def test_collectives_inside_count_with_the_steps(folds: Folds) -> None:
 def test_a_scan_of_unknown_length_counts_at_least_once() -> None:
     fold = Reductions()
     program = compiled(2)
-    loop = [
-        Collective(
-            kind="all-reduce",
-            operand_bytes=10,
-            dtype="f32",
-            operands=1,
-            participants=2,
-            times_per_step=times,
-            source="",
-        )
-        for times in (None, 5)
-    ]
+    (one,) = program.collectives
+    loop = [msgspec.structs.replace(one, times_per_step=times) for times in (None, 5)]
     fold.add([step(0, 1), step(1, 2), msgspec.structs.replace(program, collectives=loop)])
     columns = fold.columns()
     assert columns["count"] == [10, 2]

@@ -28,6 +28,7 @@ from distlab.events import (
 )
 from distlab.folds import FoldName, Folds, Join
 from tests.folds.test_chunking import same
+from tests.recording.samples import made
 from tests.several_workers import divided, in_order, renamed, several
 from tests.synthetic import START_NS, STEP_NS, there, whole_run
 
@@ -48,11 +49,11 @@ def folded(envelopes: list[Envelope], at_once: int = 10_000) -> Folds:
 
 def profile(first_step: int = 12) -> Capture:
     spans = np.array([[0, 1_000_000, 0], [1_000_000, 500_000, 1]], "<i8").tobytes()
-    return Capture(
+    return made(
+        Capture,
         time_ns=START_NS + 500_000_000,
         strategy=0,
         start_ns=START_NS + 490_000_000,
-        steps=3,
         asked_by="recorder",
         devices=[f"CPU:{n}" for n in range(8)],
         compute_ns=[1_000_000 + n for n in range(8)],
@@ -60,9 +61,6 @@ def profile(first_step: int = 12) -> Capture:
         copy_ns=[0] * 8,
         idle_ns=[8_500_000 - n for n in range(8)],
         spans=[spans] * 8,
-        spans_left_out=0,
-        profile_bytes=999,
-        cost_ns=77,
         first_step=first_step,
     )
 
@@ -151,18 +149,28 @@ def test_examples_without_positions_are_previewed_in_place() -> None:
     def batch(worker: int, sizes: list[int]) -> list[Event]:
         at = START_NS + 10
         return [
-            Sharding(
-                time_ns=at, strategy=10 * worker, dataset=10 * worker, batch=0, epoch=0,
-                sizes=sizes, nominal=2, indices=None, bytes=8, wait_ns=worker, transfer_ns=0,
-                policy="rebatch",
+            made(
+                Sharding,
+                time_ns=at,
+                strategy=10 * worker,
+                dataset=10 * worker,
+                sizes=sizes,
+                nominal=2,
+                indices=None,
+                wait_ns=worker,
             ),
-            Preview(
-                time_ns=at + 1, dataset=10 * worker, batch=0, epoch=0,
-                indices=np.arange(sum(sizes), dtype="<i8").tobytes(), form="numbers", shape=[1],
+            made(
+                Preview,
+                time_ns=at + 1,
+                dataset=10 * worker,
+                batch=0,
+                indices=np.arange(sum(sizes), dtype="<i8").tobytes(),
+                form="numbers",
+                shape=[1],
                 data=np.full(sum(sizes), worker, "<f4").tobytes(),
                 labels=[f"of {worker}"] * sum(sizes),
             ),
-        ]  # fmt: skip
+        ]
 
     parts = [
         [*part[:2], *batch(worker, sizes)]

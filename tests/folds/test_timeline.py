@@ -14,6 +14,7 @@ from distlab.events import DeviceSample, Event, Step, StepReady, Strategy
 from distlab.folds import Folds, TimelineColumns, window
 from tests.folds.test_chunking import same
 from tests.recording import samples
+from tests.recording.samples import made
 from tests.synthetic import START_NS, beginning, whole_run
 
 MS = 1_000_000
@@ -39,13 +40,12 @@ def ready(number: int, *at_ms: float) -> StepReady:
 
 
 def sample(start_ms: float, end_ms: float, *busy_ms: float) -> DeviceSample:
-    return DeviceSample(
+    return made(
+        DeviceSample,
         time_ns=START_NS + round(end_ms * MS),
         strategy=0,
         start_ns=START_NS + round(start_ms * MS),
         busy_ns=[round(busy * MS) for busy in busy_ms],
-        memory_bytes=None,
-        process_memory_bytes=1,
     )
 
 

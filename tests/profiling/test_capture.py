@@ -19,8 +19,6 @@ import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentValueError, CaptureError, RecordError
 from distlab.profiling import capture
-from distlab.profiling.capture import Capturer
-from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.spans import read_spans
 from distlab.recording import RingRecorder
 from tests.patience import measured
@@ -203,29 +201,6 @@ def test_a_recording_that_ends_tells_what_its_capture_has(
     with dl.Run.open(tmp_path / "run") as stored:
         captures = [e for e in stored.events("capture") if isinstance(e, events.Capture)]
     assert [c.steps for c in captures] == [3]
-
-
-def test_capture_that_ends_within_its_start_is_returned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class AtOnce(HelperThread):
-        def wake(self) -> None:
-            super().wake()
-            end = time.monotonic() + 60
-            while capturer.running is not None:
-                assert time.monotonic() < end
-
-    def follow(self: Capturer) -> None:
-        running, self.running = self.running, None
-        assert running is not None
-        running.future.set_exception(CaptureError("No step ran."))
-
-    monkeypatch.setattr(capture, "HelperThread", AtOnce)
-    monkeypatch.setattr(Capturer, "_follow", follow)
-    events_told: list[events.Event] = []
-    capturer = Capturer(events_told.append)
-    with pytest.raises(CaptureError, match="No step ran"):
-        capturer.start(3, 1.0, "user").result(60)
 
 
 def test_misuse_is_refused(recorder: RingRecorder) -> None:

@@ -14,6 +14,7 @@ from distlab.events import DeviceSample
 from distlab.folds import Folds
 from distlab.page import facts
 from distlab.profiling import nvml
+from tests.recording.samples import made
 
 GB = 1 << 30
 
@@ -96,13 +97,9 @@ def test_the_page_says_what_was_told() -> None:
     assert facts.device_facts(folds.columns("devices"))["gpu_use"] == ""
     folds.add(
         [
-            DeviceSample(
-                time_ns=2_000,
-                strategy=0,
-                start_ns=1_000,
+            made(
+                DeviceSample,
                 busy_ns=[500, 500],
-                memory_bytes=[GB, GB],
-                process_memory_bytes=GB,
                 used_bytes=[2_000_000_000, 3_000_000_000],
                 utilization=[0.25, 0.5],
             )
