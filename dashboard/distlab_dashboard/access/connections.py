@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPServerConnectionDelegate
 from tornado.iostream import IOStream
 
 from distlab.runs.opening import most_open_files
@@ -24,11 +23,12 @@ class WebServer(HTTPServer):
     """An HTTP server that leaves most of the process's files to the program that trains."""
 
     # tornado's servers get what they need here: their constructor only makes them.
-    def initialize(self, delegate: HTTPServerConnectionDelegate) -> None:
+    def initialize(self, *args: Any, **options: Any) -> None:
         """Sets the limits; tornado calls it."""
         self._streams: set[IOStream] = set()
         super().initialize(
-            delegate,
+            *args,
+            **options,
             idle_connection_timeout=IDLE_SECONDS,
             body_timeout=IDLE_SECONDS,
             max_header_size=_MOST_HEADER,
