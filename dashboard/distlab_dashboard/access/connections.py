@@ -26,14 +26,13 @@ class WebServer(HTTPServer):
     def initialize(self, *args: Any, **options: Any) -> None:
         """Sets the limits; tornado calls it."""
         self._streams: set[IOStream] = set()
-        super().initialize(
-            *args,
-            **options,
-            idle_connection_timeout=IDLE_SECONDS,
-            body_timeout=IDLE_SECONDS,
-            max_header_size=_MOST_HEADER,
-            max_body_size=_MOST_BODY,
-        )
+        options |= {
+            "idle_connection_timeout": IDLE_SECONDS,
+            "body_timeout": IDLE_SECONDS,
+            "max_header_size": _MOST_HEADER,
+            "max_body_size": _MOST_BODY,
+        }
+        super().initialize(*args, **options)
 
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         """Answers a connection; tornado calls it."""
