@@ -31,11 +31,6 @@ class Playback:
         self._at: float | None = None
         self._started = 0.0
 
-    @property
-    def past(self) -> bool:
-        """True if it shows anything but the whole run up to now."""
-        return self._slice is not None
-
     def choose(self, view: View) -> None:
         """Follows the reader's choice."""
         old, self._view = self._view, view

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from msgspec import structs
 
 from distlab.errors import NotARunError
-from distlab.events import Chunk, Closures, Event, Unknown
+from distlab.events import Chunk, Event, Unknown
 from distlab.folds import Folds
 from distlab.page.feed import Feed
+from tests.recording import samples
 from tests.synthetic import START_NS, ListSource, beginning, steps
 from tests.ui.waiting import wait_until
 
@@ -112,22 +114,7 @@ def test_an_error_of_the_source_reaches_viewers_and_ends_it() -> None:
 
 
 def test_a_run_of_workers_is_as_long_as_its_coordinator_worked() -> None:
-    work = Closures(
-        time_ns=START_NS + 3_000_000_000,
-        start_ns=START_NS,
-        strategy=0,
-        processes=True,
-        workers=1,
-        servers=1,
-        scheduled=1,
-        cancelled=0,
-        waiting=1,
-        active=[],
-        links=[],
-        functions={},
-        spans=[],
-        spans_left_out=0,
-    )
+    work = structs.replace(samples.closures(1), time_ns=START_NS + 3_000_000_000, start_ns=START_NS)
     feed, seen = Feed(ListSource([*beginning(1)[:1], work])), Seen()
     feed.add(seen)
     wait_until(lambda: feed.length_s == 3.0)

@@ -101,7 +101,6 @@ def test_a_moment_shows_what_was_known_then(source: ListSource, tmp_path: Path, 
         assert found[3] is not found[2]  # an earlier one is read anew
         playback.choose(View())
         assert playback.folds() is feed.folds
-        assert not playback.past
 
 
 def test_a_range_counts_its_own_steps_and_keeps_earlier_facts(feed: Feed) -> None:
