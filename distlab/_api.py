@@ -65,6 +65,7 @@ from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables.creators import variable_creator_scope
+from distlab.variables.gradients import value_and_grad
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
@@ -143,6 +144,7 @@ __all__ = [
     "tpu",
     "train",
     "use_cpu_devices",
+    "value_and_grad",
     "variable_creator_scope",
     "watch",
     "widgets",

@@ -164,6 +164,13 @@ def replica(context: Replica) -> Iterator[None]:
         _thread.modes.pop()
 
 
+def outside() -> contextlib.AbstractContextManager[None]:
+    """Puts this thread in the context outside of any scope: the default strategy's."""
+    context = _default_mode().replica
+    assert context is not None
+    return replica(context)
+
+
 class Scope(contextlib.ContextDecorator, Generic[_H]):
     """A `with` block in which a strategy is current. One object may be entered many times."""
 

@@ -237,6 +237,50 @@ class LoopFrame(_FrameOfTrace):
 
 
 @final
+class GradientFrame(_FrameOfTrace):
+    """The variables of a function that is being differentiated.
+
+    Attributes:
+      written: The variables that it is differentiated by, or that it assigns, with their last
+        value.
+    """
+
+    def __init__(self, outer: Frame | None, values: dict[StoredVariable, jax.Array]) -> None:
+        super().__init__()
+        self.written = values
+        self._outer = outer
+
+    def get(self, variable: StoredVariable) -> jax.Array:
+        """Returns the value of a variable in this function, or that from outside of it."""
+        if variable in self.written:
+            return self.written[variable]
+        if self._outer is not None:
+            return self._outer.get(variable)
+        with use(None):
+            return variable.value()
+
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
+        """Assigns a variable; raises what `TracedFrame.set` raises."""
+        self._require_own_trace(variable)
+        self.written[variable] = value
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Changes a variable on a parameter server, which needs numbers."""
+        raise UnsupportedError(
+            f"{variable.name} is on a parameter server, which {operation.verb} in the function of "
+            "value_and_grad can't reach. Return the value from it, and assign it afterwards."
+        )
+
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+        if self._outer is not None:
+            self._outer.note_kept()
+
+    def _replica_id(self) -> Any:
+        return 0 if self._outer is None else self._outer._replica_id()
+
+
+@final
 class EagerFrame(Frame):
     """The variables of an eager function, which reads and writes one replica's copies directly."""
 

@@ -28,6 +28,9 @@ class StoredVariable(Protocol):
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order."""
 
+    def value(self) -> jax.Array:
+        """Returns the value of this replica; outside of a replica function, the common value."""
+
     def require_own_strategy(self, verb: str) -> None:
         """Checks that no other strategy is in scope, or runs the caller on its replicas."""
 

@@ -268,6 +268,8 @@ class Variable(VariableVerbs, Uncopied):
                 return self._update_copies(operand, verb)
             operand = operand.component(0) if frame is None else frame.own(operand)
         array = self.checked(operand, verb)
+        if isinstance(frame, frames.GradientFrame):
+            array = jax.lax.stop_gradient(array)  # then it has numbers where functions run eagerly
         if frame is None:
             self._require_no_trace(array, verb)
             if isinstance(operand, Variable) and operand.storage.same_layout(self.storage):

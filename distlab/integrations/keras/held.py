@@ -1,7 +1,7 @@
-"""The variables of a model on the replicas' devices, beside Keras' own.
+"""Keras' variables on the replicas' devices.
 
-While a model trains, its state is in distlab's variables. Keras passes its arrays in before the
-first step, and reads the state when it asks for it: at the end of an epoch, or for a callback.
+A variable of Keras that is made in a strategy's scope keeps its value in a variable of distlab from
+the start: in replica functions, in `fit` and outside of both, Keras reads and assigns that one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
+import jax
+from keras.src.distribution import distribution_lib
+
+from distlab.context import scopes
+from distlab.devices import jax_internals
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.current import get_strategy
+from distlab.strategies.parameter_server import ParameterServerStrategy
+from distlab.variables import frames, replicas
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.storage import Storage
 from distlab.variables.variable import Variable
@@ -30,46 +38,49 @@ _ATTRIBUTE: Final = "_distlab_held"
 class Held:
     """A variable of Keras on the replicas' devices.
 
-    `away` while Keras has given its own value away, until the end of the epoch.
+    Attributes:
+      variable: The variable of distlab.
     """
 
-    __slots__ = ("_adds", "_shown", "away", "variable")
+    __slots__ = ("_adds", "_first", "_shown", "variable")
 
-    def __init__(self, keras: Any, array: Any, kind: Kind, strategy: Strategy) -> None:
-        aggregation, synchronization = _kind_of(keras, kind, strategy)
-        with strategy.scope():
-            self.variable = Variable(
-                array,
-                name=keras.path or keras.name,
-                trainable=bool(keras.trainable),
-                aggregation=aggregation,
-                synchronization=synchronization,
-            )
+    def __init__(self, keras: Any, array: Any, strategy: Strategy) -> None:
+        on_read = keras.synchronization == "on_read"
+        aggregation = _AGGREGATIONS[keras.aggregation]
+        one_copy = strategy.variable_layout(per_replica=False).one_copy
+        if one_copy and aggregation is VariableAggregation.NONE:
+            aggregation = VariableAggregation.ONLY_FIRST_REPLICA
+        self.variable = Variable(
+            array,
+            name=keras.path or keras.name,
+            trainable=bool(keras.trainable),
+            aggregation=aggregation,
+            synchronization=VariableSynchronization.ON_READ
+            if on_read
+            else VariableSynchronization.AUTO,
+        )
         if isinstance(self.variable.storage, Storage):
             # Batch statistics: each replica keeps those of its part, as in Keras on TensorFlow.
-            own = kind == "non_trainable" and keras.aggregation == "none"
-            self.variable.storage.own_copies = own
+            self.variable.storage.own_copies = (
+                keras.aggregation == "none" and not keras.trainable and not on_read
+            )
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
         # copy, and their values are added up, each gives what it adds alone.
-        self._adds = (
-            shares_copies(strategy) and kind == "metrics" and aggregation is VariableAggregation.SUM
-        )
+        self._adds = shares_copies(strategy) and on_read and keras.aggregation == "sum"
+        self._first = aggregation is VariableAggregation.ONLY_FIRST_REPLICA and not one_copy
         self._shown = weakref.ref(array)
-        self.away = False
 
-    def receive(self, array: Any) -> None:
-        """Assigns what Keras holds, unless it is what `show` returned last."""
-        if array is not self._shown():
+    def value(self) -> Any:
+        """Returns the present value: the replica's own in a replica function."""
+        return self.show() if frames.current() is None else self.variable.value()
+
+    def set(self, array: Any) -> None:
+        """Assigns an array, unless `show` returned it last and Keras gives it back."""
+        if frames.current() is not None:
+            self.assign(array, self.variable.value() if self._adds else None)
+        elif array is not self._shown():
             self.variable.assign(array)
             self._shown = weakref.ref(array)
-
-    def comes_back(self, array: Any) -> bool:
-        """Returns whether Keras takes its value back; any other value is assigned here."""
-        if array is self._shown():
-            self.away = False
-            return True
-        self.receive(array)
-        return False
 
     def assign(self, value: Any, before: Any) -> None:
         """Assigns what a replica computed."""
@@ -78,10 +89,22 @@ class Held:
         else:
             self.variable.assign(value)
 
+    def assign_of_step(self, value: Any, before: Any) -> None:
+        """Assigns what a step of Keras computed, in which replicas count steps alike."""
+        frame = frames.current()
+        if self._first and frame is not None:
+            frame.set(self.variable, value)
+        else:
+            self.assign(value, before)
+
     def show(self) -> Any:
-        """Returns the present value for Keras: a plain array on one device."""
-        array = self.variable.value()
-        self._shown = weakref.ref(array)  # which Keras gives away when the next epoch begins
+        """Returns the present value for Keras: a plain array on one device.
+
+        What JAX traces outside of `run` holds it as a constant, as of any variable of Keras.
+        """
+        with jax_internals.outside_of_traces():
+            array = self.variable.value()
+        self._shown = weakref.ref(array)  # which Keras gives back when an epoch ends
         return array
 
 
@@ -112,44 +135,68 @@ def shares_copies(strategy: Strategy) -> bool:
     return strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
 
 
-def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
-    """Returns the variables of one kind with the values that Keras holds."""
+def group_of(variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
+    """Returns variables with the values that Keras holds."""
     return Group(
         [
-            _held(variable, array, kind, strategy)
+            _held(variable, array, strategy)
             for variable, array in zip(variables, arrays, strict=True)
         ]
     )
 
 
 def held_of(keras: Any) -> Held | None:
-    """Returns what holds a variable's value while its model trains; None if it never did."""
+    """Returns what holds a variable's value; None if Keras does."""
     held: Held | None = getattr(keras, _ATTRIBUTE, None)
     return held
 
 
-def _held(keras: Any, array: Any, kind: Kind, strategy: Strategy) -> Held:
+def is_held_from_start() -> bool:
+    """Returns whether a variable of Keras that is made here lives on a strategy's devices."""
+    return (
+        scopes.has_strategy()
+        and not isinstance(get_strategy(), ParameterServerStrategy)
+        and distribution_lib.distribution() is None
+    )
+
+
+def is_of_current(keras: Any) -> bool:
+    """Returns whether a variable was made in the scope of the strategy that is current."""
     held = held_of(keras)
-    if held is None or held.variable.strategy is not strategy:
-        held = Held(keras, array, kind, strategy)
-        object.__setattr__(keras, _ATTRIBUTE, held)
-    else:
-        held.receive(array)
-    held.away = keras._value is None
+    return held is not None and held.variable.strategy is scopes.current_strategy()
+
+
+def hold(keras: Any, array: Any) -> Held:
+    """Puts a variable of Keras on the devices of the strategy in scope."""
+    held = Held(keras, array, get_strategy())
+    object.__setattr__(keras, _ATTRIBUTE, held)
     return held
 
 
-def _kind_of(
-    keras: Any, kind: Kind, strategy: Strategy
-) -> tuple[VariableAggregation, VariableSynchronization]:
-    """Returns what replicas' assignments become, as in Keras on TensorFlow."""
-    if kind == "metrics":
-        # Each replica counts by itself; a result is computed from what all of them counted.
-        return _AGGREGATIONS[keras.aggregation], VariableSynchronization.ON_READ
-    if kind == "non_trainable" and keras.aggregation != "none":
-        return _AGGREGATIONS[keras.aggregation], VariableSynchronization.AUTO
-    # Replicas compute equal values, from gradients that were added up. What they compute by
-    # themselves, such as the statistics of their part of a batch, each one keeps.
-    one_copy = strategy.variable_layout(per_replica=False).one_copy
-    one = VariableAggregation.ONLY_FIRST_REPLICA if one_copy else VariableAggregation.NONE
-    return one, VariableSynchronization.AUTO
+def hold_outside(keras: Any, array: Any) -> Held:
+    """Puts a variable that was made in no scope where a replica function can read and assign it.
+
+    All replicas share it, as TensorFlow's replicas share such a variable.
+    """
+
+    def make() -> Held:
+        with scopes.outside():
+            return hold(keras, array)
+
+    held: Held = replicas.made_once(make, keras.path or keras.name)
+    return held
+
+
+def _held(keras: Any, array: Any, strategy: Strategy) -> Held:
+    held = held_of(keras)
+    if held is None or held.variable.strategy is not strategy:
+        with strategy.scope():
+            held = hold(keras, array)
+    else:
+        held.set(array)
+    return held
+
+
+def array_of(value: Any) -> Any:
+    """Returns a value of a variable as an array of which a weak reference can be kept."""
+    return value if isinstance(value, jax.Array) else jax.numpy.asarray(value)

@@ -12,6 +12,7 @@ from keras.src.losses import loss as losses
 from keras.src.metrics.reduction_metrics import Mean, MeanMetricWrapper
 from keras.src.trainers.trainer import Trainer
 
+from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import (
@@ -35,7 +36,11 @@ def _patch_scales() -> None:
     @patch(losses, "scale_loss_for_distribution")
     def scale_loss_for_distribution(old: Function, value: Any) -> Any:
         context = replica()
-        return old(value) if context is None else value * _cast(share(context), value)
+        if context is not None:
+            return value * _cast(share(context), value)
+        if scopes.in_cross_replica_context():  # in `scope()`, as on TensorFlow
+            return value / _cast(scopes.current_strategy().num_replicas_in_sync, value)
+        return old(value)
 
     @patch(losses, "unscale_loss_for_distribution")
     def unscale_loss_for_distribution(old: Function, value: Any) -> Any:

@@ -117,7 +117,7 @@ class _Step:
         groups = tuple(
             arrays
             if isinstance(arrays, Group)
-            else group_of(kind, _variables(model, kind), arrays, strategy)
+            else group_of(_variables(model, kind), arrays, strategy)
             for kind, arrays in zip(KINDS[self._name], state, strict=True)
         )
         # By kind: a layer that is frozen, or no longer, changes its variables' kinds alone.
@@ -146,7 +146,7 @@ class _Step:
             for kind, values, old in zip(groups, changed, state, strict=True):
                 for held, value, before in zip(kind.members, values, old, strict=True):
                     if value is not before:
-                        held.assign(value, before)
+                        held.assign_of_step(value, before)
             if name == "predict_step":
                 return jax.tree.map(jnp.atleast_1d, result) if workers else result
             logs = flattened(result)

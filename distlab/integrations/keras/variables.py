@@ -1,71 +1,82 @@
-"""Keras' variables while a model trains: read and assigned where their values are.
-
-Keras gives a model's arrays to its step and takes them back at the end of an epoch. In between,
-its own variables have no value; those of a strategy's model are read from the replicas' devices.
-
-In a function that `strategy.run` runs, variables can be read, and the program is compiled again
-when they have changed. They can't be assigned there: the assignment would be made once, with a
-tracer, or by each replica. Keras' own steps, and `stateless_call`, do neither.
-"""
+"""Keras' variables, read and assigned where their values are: on the replicas' devices."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final
 
+import jax
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.jax.core import JaxVariable
+from keras.src.layers.layer import Layer
 
-from distlab.errors import ContextError
-from distlab.integrations.keras.held import held_of
+from distlab.integrations.keras.held import (
+    array_of,
+    held_of,
+    hold,
+    hold_outside,
+    is_held_from_start,
+)
 from distlab.integrations.keras.patching import Function, patch
-from distlab.variables import frames
-from distlab.variables.outside_reads import note
+from distlab.variables import frames, replicas
 
-
-@final
-class _Read:
-    """A variable that a replica function has read from outside."""
-
-    def __init__(self, variable: Any) -> None:
-        self._variable = variable
-
-    def get_raw_value(self) -> Any:
-        """Returns its present array, which lies elsewhere while its model trains."""
-        held = held_of(self._variable)
-        if held is not None and held.away:
-            return held.variable.storage.array
-        return self._variable._value
-
-    def set_raw_value(self, value: Any) -> None:
-        """Gives it another array."""
-        self._variable._value = value
+_VALUE: Final = "_value"
 
 
 def patch_variables() -> None:
-    """Makes the variables of a model that trains readable and assignable at any time."""
+    """Gives Keras' variables the values of distlab's."""
+    JaxVariable._value = property(_value, _set_value)
 
-    @patch(JaxVariable, "_direct_assign")
-    def _direct_assign(old: Function, self: Any, value: Any) -> None:
-        if frames.current() is not None:
-            raise ContextError(
-                f"{self.path} is a variable of Keras, and was assigned in a function that "
-                "strategy.run runs on each replica. Use model.fit or train_on_batch; or pass "
-                "the arrays in args=(...), and return those of optimizer.stateless_apply and "
-                "model.stateless_call."
-            )
-        held = held_of(self)
-        if held is None or not held.away or held.comes_back(value):
-            old(self, value)
+    for name in ("assign_add", "assign_sub"):
 
-    value_of = JaxVariable.value.fget
+        @patch(JaxVariable, name)
+        def assign_sum(old: Function, self: Any, value: Any, *, name: str = name) -> Any:
+            # By its own verb: variables that replicas share add up what each of them adds.
+            held = held_of(self)
+            if held is None or in_stateless_scope() or frames.current() is None:
+                return old(self, value)
+            if type(value) not in {int, float}:
+                value = self._convert_to_tensor(value, dtype=self.dtype)
+            getattr(held.variable, name)(value)
+            return self.value
 
-    def value(self: Any) -> Any:
-        """The current value of the variable (numpy array or backend tensor)."""
-        if frames.current() is not None and not in_stateless_scope():
-            note(self, self.path, _Read(self))
-        held = held_of(self) if self._value is None else None
-        if held is None or not held.away or in_stateless_scope():
-            return value_of(self)
-        return self._maybe_autocast(held.show())
+    @patch(Layer, "_maybe_build")
+    def _maybe_build(old: Function, self: Any, call_spec: Any) -> None:
+        """Makes the variables of a layer in the first step, once for all replicas."""
+        if self.built or frames.current() is None:
+            old(self, call_spec)
+        else:
+            replicas.made_once(lambda: old(self, call_spec), self.name)
 
-    JaxVariable.value = property(value)
+
+def _value(self: Any) -> Any:
+    """Returns the array of a variable; None before it is initialized."""
+    held = held_of(self)
+    if held is None:
+        array = self.__dict__.get(_VALUE)
+        if array is None or frames.current() is None or _is_traced(array):
+            return array
+        held = hold_outside(self, array)
+        self.__dict__[_VALUE] = None
+    return held.value()
+
+
+def _set_value(self: Any, array: Any) -> None:
+    """Assigns the array of a variable; None, with which Keras frees memory, changes nothing."""
+    held = held_of(self)
+    if held is not None:
+        if array is not None:
+            held.set(array)
+        return
+    before = self.__dict__.get(_VALUE)
+    if before is None and array is not None and not _is_traced(array) and is_held_from_start():
+        hold(self, array_of(array))
+    elif before is None or frames.current() is None or _is_traced(before):
+        # Also of a variable that a replica function makes, uses and forgets, such as a metric's.
+        self.__dict__[_VALUE] = array
+    else:
+        hold_outside(self, before).set(array)
+        self.__dict__[_VALUE] = None
+
+
+def _is_traced(array: Any) -> bool:
+    return isinstance(array, jax.core.Tracer)

@@ -20,7 +20,6 @@ _MARKS: Final = ("assign", "state_dict", "variables", "numpy")
 """Methods and properties of the classes in these packages whose instances hold arrays."""
 
 _WAYS_OUT: Final = {
-    "keras": "its arrays, as {name}.stateless_call and stateless_apply take and return them",
     "tf_keras": "NumPy arrays of its weights, {name}.get_weights()",
     "tensorflow": "NumPy arrays, {name}.numpy()",
     "torch": "NumPy arrays, {name}.detach().cpu().numpy() or those of {name}.state_dict()",
@@ -52,6 +51,11 @@ def refusal(value: Any, name: str) -> str:
         return (
             f"{name} is a flax.nnx {type(value).__name__}, which is changed in place. Pass it to "
             "run as it is, in args=(...): run holds one copy for all replicas, and updates it."
+        )
+    if library == "keras":
+        return (
+            f"{name} is a keras {type(value).__name__}, which is changed in place. Leave it out of "
+            "args: the function uses it from outside, where strategy.scope() made it."
         )
     way_out = _WAYS_OUT[str(library)].format(name=name_of_it)
     return (

@@ -1,8 +1,8 @@
-"""Objects of Flax NNX and Keras that a function uses from outside: models, metrics, optimizers.
+"""Objects of Flax NNX that a function uses from outside: models, metrics, optimizers.
 
 A compiled function holds the arrays that they had. So a program is outdated once they have others,
-and is compiled again, as an evaluation after each epoch needs it. Those of Flax are found among
-the values to which the function refers; Keras' variables are noted when they are read.
+and is compiled again, as an evaluation after each epoch needs it. They are found among the values
+to which the function refers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,8 @@ from distlab.errors import ArgumentTypeError
 from distlab.step.functions.holders import library_of
 from distlab.step.functions.identity import referenced
 from distlab.values.checks import function_name
-from distlab.variables.outside_reads import Holder
 
-_OF_FLAX: Final = "pass it in args=(...), where run updates it in place."
-_OF_KERAS: Final = (
-    "pass its arrays in args=(...), as stateless_call and stateless_apply take and return them."
-)
+_WAY_OUT: Final = "pass it in args=(...), where run updates it in place."
 _DEEPEST: Final = 4
 
 
@@ -35,33 +31,16 @@ def captured_state(fn: Callable[..., Any]) -> CapturedState | None:
         return None
     names = [f"{name}, a flax.nnx {type(thing).__name__}" for name, thing in found]
     variables = [variable for _, thing in found for variable in _variables(thing)]
-    return CapturedState(function_name(fn), names, variables, _OF_FLAX)
-
-
-def with_noted(
-    captured: CapturedState | None, function: str, read: list[tuple[str, Holder]]
-) -> CapturedState | None:
-    """Returns the captured state, with the variables that were read while it was traced."""
-    if not read:
-        return captured
-    names, holders = [_listed([name for name, _ in read])], [holder for _, holder in read]
-    if captured is not None:
-        names, holders = captured.names + names, captured.holders + holders
-    return CapturedState(function, names, holders, _OF_KERAS)
-
-
-def _listed(names: list[str]) -> str:
-    several = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{names[0]}{several} of Keras"
+    return CapturedState(function_name(fn), names, variables)
 
 
 @final
 class CapturedState:
     """The objects that a function uses from outside, and the arrays that they have now."""
 
-    def __init__(self, function: str, names: list[str], holders: list[Any], way_out: str) -> None:
-        self.names, self.holders = names, holders
-        self._function, self._way_out = function, way_out
+    def __init__(self, function: str, names: list[str], holders: list[Any]) -> None:
+        self.names = names
+        self._function = function
         self._arrays = [(holder, holder.get_raw_value()) for holder in holders]
 
     def changed(self) -> bool:
@@ -70,7 +49,7 @@ class CapturedState:
 
     def explain(self, error: Exception) -> None:
         """Adds to an error of the function that it must not change them."""
-        error.add_note(f"{self._text()} Where the function changes it, {self._way_out}")
+        error.add_note(f"{self._text()} Where the function changes it, {_WAY_OUT}")
 
     def require_unchanged(self) -> None:
         """Checks that running the function did not change them; restores them if it did."""
@@ -79,7 +58,7 @@ class CapturedState:
         for holder, array in self._arrays:
             holder.set_raw_value(array)
         raise ArgumentTypeError(
-            f"{self._text()} Each replica changed it, one after another. Instead, {self._way_out}"
+            f"{self._text()} Each replica changed it, one after another. Instead, {_WAY_OUT}"
         )
 
     def _text(self) -> str:

@@ -20,13 +20,12 @@ from distlab.devices.requirements import require_compilation
 from distlab.errors import ContextError
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
-from distlab.step.functions.state import captured_state, with_noted
+from distlab.step.functions.state import captured_state
 from distlab.step.programs.inputs import ProgramInputs, merged
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.ragged.programs import RaggedPrograms
 from distlab.values.checks import function_name, function_source
 from distlab.variables import server_traffic, storage
-from distlab.variables.outside_reads import noting
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.remote_transfers import RemoteChanges
 
@@ -60,13 +59,11 @@ class Program:
         self.arguments = Arguments(fn, args, kwargs, host.mesh, call.donated)
         self.captured = captured_state(fn)
         try:
-            with noting() as read:
-                self.spmd = SpmdFunction(fn, self.arguments, host)
+            self.spmd = SpmdFunction(fn, self.arguments, host)
         except Exception as error:
             if self.captured is not None:
                 self.captured.explain(error)
             raise
-        self.captured = with_noted(self.captured, self.function, list(read.values()))
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
