@@ -15,6 +15,7 @@ import pytest
 from keras import layers
 
 import distlab as dl
+from distlab.integrations.keras.held import held_of
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 HALVES = 2e-6
@@ -285,7 +286,9 @@ def test_nothing_holds_the_weights_of_the_epoch_before() -> None:
     with mirrored(2).scope():
         trained = model()
     trained.fit(X, Y, **FIT)
-    before = [weakref.ref(v._value) for v in trained.trainable_variables]
+    arrays = [held_of(v).variable.storage.array for v in trained.trainable_variables]  # type: ignore[union-attr]
+    before = [weakref.ref(array) for array in arrays]
+    del arrays
     assert all(value() is not None for value in before)
     held: list[bool] = []
 
