@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from distlab.errors import ArgumentTypeError
 from distlab.text.shown import shown
 from distlab.variables import frames
+from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import Variable
 
 
@@ -33,7 +34,7 @@ def value_and_grad(loss_fn: Callable[[], Any], variables: Any, *, has_aux: bool 
 
     Raises:
       ArgumentTypeError: `variables` has a leaf that is no variable, or `loss_fn` does not return
-        a pair, but `has_aux` says so.
+        a pair with `has_aux`.
 
     Example:
       >>> import distlab as dl
@@ -60,12 +61,12 @@ def differentiated(
     """Returns the result of `loss_fn`, and a gradient for each variable: None if it has none."""
     outer = frames.current()
     reached: set[int] = set()
-    assigned: list[Variable] = []
+    assigned: list[Any] = []
 
     def of_values(values: list[jax.Array]) -> tuple[jax.Array, tuple[Any, ...]]:
         marked = [_marked(value, position, reached) for position, value in enumerate(values)]
         frame = frames.GradientFrame(outer, dict(zip(variables, marked, strict=True)))
-        before = dict(frame.written)
+        before: dict[StoredVariable, jax.Array] = dict(frame.written)
         with frames.use(frame):
             result = loss_fn()
         loss = _loss(result, has_aux=has_aux)
@@ -90,7 +91,7 @@ def differentiated(
 
 @jax.tree_util.register_static
 class _Static:
-    """What a function returns besides arrays."""
+    """Results of a function that are no arrays, and their structure."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

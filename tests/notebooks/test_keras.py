@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import distlab as dl
 from distlab.events import Loop, Sharding
 from tests.notebooks.executed import text_of
@@ -31,6 +33,15 @@ def test_the_run_has_keras_metrics_the_partial_batch_and_the_loop(
         states = [e.state for e in run.events("loop") if isinstance(e, Loop)]
     assert sizes[22] == [4, 4, 4, 4, 4, 4, 4, 1]
     assert states == ["running", "done"]
+
+
+def test_a_loop_with_keras_objects_learns_and_is_recorded(executed: Any, folder: Path) -> None:
+    right = [float(share) for share in re.findall(r"(\S+)% of", text_of(executed, "loop"))]
+    assert len(right) == 4
+    assert right[-1] > 90
+    with dl.Run.open(folder / "runs" / "keras-loop") as run:
+        assert run.summary()["metrics"]["accuracy"] == pytest.approx(right[-1] / 100, abs=1e-3)
+        assert run.summary()["steps"] == 4 * 23
 
 
 def test_it_trains_as_one_device_and_is_saved_the_same(executed: Any) -> None:

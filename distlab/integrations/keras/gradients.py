@@ -29,7 +29,7 @@ def value_and_grad(loss_fn: Callable[[], Any], variables: Any, *, has_aux: bool 
       the variable's shape, or None where the loss does not depend on the variable.
 
     Raises:
-      ArgumentTypeError: `loss_fn` does not return a pair, but `has_aux` says so.
+      ArgumentTypeError: `loss_fn` does not return a pair with `has_aux`.
 
     Example:
       >>> import distlab as dl, keras

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 from keras.src import backend
@@ -24,6 +24,7 @@ from distlab.integrations.keras.replica import (
     replica,
     weighs_examples,
 )
+from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.variables import frames, replicas
 
@@ -93,7 +94,7 @@ def _place_of(optimizer: Any) -> contextlib.AbstractContextManager[Any]:
         return scopes.outside()
     if scopes.has_strategy():
         return contextlib.nullcontext()
-    return held.variable.strategy.scope()
+    return cast(Strategy, held.variable.strategy).scope()
 
 
 def _require_one_strategy(optimizer: Any, variables: Sequence[Any]) -> None:

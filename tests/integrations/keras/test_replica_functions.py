@@ -31,7 +31,7 @@ def made() -> tuple[dl.Strategy, Any]:
 def test_a_step_reads_the_models_present_weights_and_is_compiled_once() -> None:
     strategy, model = made()
     _, other = made()
-    traced = []
+    traced: list[None] = []
 
     def total(x: Any) -> Any:
         traced.append(None)
