@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from distlab.errors import ContextError
@@ -38,12 +39,12 @@ class _Mode(NamedTuple):
 
 
 class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.modes: list[_Mode] = []
-        self.base: Host | None = None
+    base: Host | None = None
 
 
 _thread = _Thread()
+# Of a thread, and in it of an asyncio task: a scope around an `await` is not another task's.
+_modes: ContextVar[tuple[_Mode, ...]] = ContextVar("distlab scopes", default=())
 _make_default: Callable[[], Replica] | None = None
 _default: _Mode | None = None
 _making = threading.RLock()
@@ -95,7 +96,7 @@ def in_cross_replica_context() -> bool:
 
 def set_base(strategy: Host | None) -> None:
     """Makes a strategy current outside of all scopes, in this thread."""
-    if _thread.modes:
+    if _modes.get():
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "
             f"{current_strategy()!r} is in scope. Leave its `with` block first."
@@ -115,7 +116,7 @@ def updating() -> bool:
 
 def entered(verb: str, strategy: Host) -> MergingCollectives | None:
     """Checks that a step of `strategy` may be run here; returns the `merge_call` around it."""
-    modes = _thread.modes
+    modes = _modes.get()
     if not modes and _thread.base is None and _default is not None:
         return None  # outside of any scope
     mode = modes[-1] if modes else _mode()
@@ -147,21 +148,25 @@ def cross_replica(
     strategy: Host, merging: MergingCollectives | None = None, *, updating: bool = False
 ) -> Iterator[None]:
     """Puts this thread in the cross-replica context of a strategy."""
-    _thread.modes.append(_Mode(strategy, None, merging, updating))
-    try:
+    with _entered(_Mode(strategy, None, merging, updating)):
         yield
-    finally:
-        _thread.modes.pop()
 
 
 @contextlib.contextmanager
 def replica(context: Replica) -> Iterator[None]:
     """Puts this thread in a replica context."""
-    _thread.modes.append(_Mode(context.strategy, context))
+    with _entered(_Mode(context.strategy, context)):
+        yield
+
+
+@contextlib.contextmanager
+def _entered(mode: _Mode) -> Iterator[None]:
+    before = _modes.get()
+    _modes.set((*before, mode))
     try:
         yield
     finally:
-        _thread.modes.pop()
+        _modes.set(before)
 
 
 def outside() -> contextlib.AbstractContextManager[None]:
@@ -184,7 +189,7 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
         if strategy is not _default_mode().strategy:
             present = _mode()  # within merge_call or update, its own scope changes nothing
             inside = present.strategy is strategy
-            _thread.modes.append(present if inside else _Mode(strategy, None))
+            _modes.set((*_modes.get(), present if inside else _Mode(strategy, None)))
         elif has_strategy():
             raise ContextError(
                 "The default strategy's scope can't be entered inside another's, but "
@@ -194,7 +199,7 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
 
     def __exit__(self, *_: object) -> None:
         """Makes the strategy current that was so before."""
-        strategy, modes = self._strategy, _thread.modes
+        strategy, modes = self._strategy, _modes.get()
         if strategy is _default_mode().strategy:
             return
         if not modes or modes[-1].strategy is not strategy:
@@ -202,11 +207,11 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
                 f"The scope of {strategy!r} was left, but this thread did not enter it last. Leave "
                 "scopes in the reverse order, in the thread that entered them."
             )
-        modes.pop()
+        _modes.set(modes[:-1])
 
 
 def _mode() -> _Mode:
-    modes = _thread.modes
+    modes = _modes.get()
     if modes:
         return modes[-1]
     if _thread.base is not None:

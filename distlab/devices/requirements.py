@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, cast
-
-import jax
 
 from distlab.devices import jax_internals
 from distlab.errors import ContextError
-
-
-def require_compilation(verb: str) -> None:
-    """Checks that JAX may compile."""
-    if cast(Any, jax.config).jax_disable_jit:
-        raise ContextError(
-            f"{verb} compiles a program, which jax.disable_jit forbids; JAX_DISABLE_JIT in the "
-            "environment does the same. Call distlab.run_functions_eagerly(True) in its place: "
-            "replicas then run ordinary Python."
-        )
 
 
 def require_not_staged(verb: str) -> None:

@@ -92,6 +92,10 @@ class DistributedIterator(Resumable):
         """Returns the next element, with a `PerReplica` at each leaf; an array with one replica."""
         return self._next(fill=self._distribution.batches.fills)
 
+    def next(self) -> Any:
+        """Returns the next element: `next(iterator)`, as a method of TensorFlow's iterators."""
+        return next(self)
+
     def get_next(self) -> Any:
         """Returns the next element, as `next()` does.
 

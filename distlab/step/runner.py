@@ -44,6 +44,7 @@ from distlab.values.checks import checked_call, require_plain
 from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()
+_settings: Any = jax.config
 
 
 def run(
@@ -68,6 +69,7 @@ def run(
             in_flight.note_thread()
         merging = scopes.entered("run", host)
         eagerly = modes.eagerly if options is None else modes.eager_asked_for(options)
+        eagerly = eagerly or _settings.jax_disable_jit  # to debug: jax.disable_jit()
         if merging is None and not in_place.offered.keys().isdisjoint(sys.modules.keys()):
             use = in_use.Use()
         call = Call(fn, args, {} if kwargs is None else kwargs, options, use, eagerly=eagerly)

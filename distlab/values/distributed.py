@@ -87,6 +87,10 @@ class PerReplica(DistributedValues):
     is at the start of its row, with axes of length 1 added where it has fewer. The
     rest of a row is padding, which is never read.
 
+    Args:
+      stacked: The components as one array, `(replicas, ...)`; or a list of them, of any shapes.
+      shapes: The shape of each component where they differ.
+
     Attributes:
       stacked: The components, `(replicas, ...)`, sharded along the first axis.
       shapes: The shape of each component; None when all are `stacked.shape[1:]`.
@@ -103,6 +107,9 @@ class PerReplica(DistributedValues):
       }
       >>> [component.tolist() for component in batch.values]
       [[0, 1], [2]]
+      >>> rates = dl.PerReplica([0.1, 0.2])
+      >>> int(strategy.run(lambda x, rate: (rate > 0.15) + x.sum(), args=(batch, rates)).values[1])
+      3
     """
 
     __slots__ = ("__weakref__", "shapes", "stacked")
@@ -110,6 +117,8 @@ class PerReplica(DistributedValues):
     __array__ = __float__ = __int__ = __complex__ = NotAnArray._refuse
 
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
+        if type(stacked) in {list, tuple}:
+            stacked, shapes = _joined(stacked)
         self.stacked = stacked
         self.shapes = shapes
 
@@ -323,6 +332,14 @@ class Mirrored(DistributedValues):
         """Returns dtype and shapes without numbers, for messages."""
         array = self.array
         return f"Mirrored({getattr(array, 'dtype', '?')}{list(getattr(array, 'shape', ()))})"
+
+
+def _joined(components: Sequence[Any]) -> tuple[jax.Array, tuple[Shape, ...] | None]:
+    """Returns components as the rows of one array, and their shapes where they differ."""
+    rows = [jnp.asarray(component) for component in components]
+    shapes = tuple(row.shape for row in rows)
+    stacked = jnp.stack([padded(row, common_shape(shapes)) for row in rows])
+    return stacked, None if len(set(shapes)) == 1 else shapes
 
 
 def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:

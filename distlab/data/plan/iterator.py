@@ -171,6 +171,10 @@ class Values(_Iteration, Iterator[Any]):
             )
         return self._next().value
 
+    def next(self) -> Any:
+        """Returns the next value: `next(iterator)`, as a method of TensorFlow's iterators."""
+        return next(self)
+
     def get_next(self) -> Any:
         """Returns the next value, as `next()` does."""
         try:

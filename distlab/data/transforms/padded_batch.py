@@ -141,7 +141,7 @@ def _filled(parts: Sequence[np.ndarray], shape: tuple[int, ...], value: Any) -> 
             row[...] = filler
         row[tuple(map(slice, part.shape))] = part
     if not shape:
-        batch[...] = parts
+        batch[...] = [part[()] for part in parts]
     batch.flags.writeable = False
     return batch
 

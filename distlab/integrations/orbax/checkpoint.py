@@ -89,7 +89,7 @@ class Checkpoint:
         """Adds or replaces an object."""
         if name == _COUNTER:
             self.__dict__[name] = value
-        elif hasattr(type(self), name) or name in self.__dict__ or name.startswith("_"):
+        elif hasattr(type(self), name) or name in self.__dict__:
             raise ArgumentValueError(
                 f"A checkpoint has {name} itself, so no object can have that name. Choose another."
             )

@@ -16,7 +16,6 @@ from distlab.collectives.host import CollectiveHost
 from distlab.devices import connections, dispatch_order, in_flight, jax_internals, selection
 from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
-from distlab.devices.requirements import require_compilation
 from distlab.errors import ContextError
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
@@ -50,7 +49,6 @@ class Program:
         host: CollectiveHost,
     ) -> None:
         fn, args, kwargs = call.fn, call.args, call.kwargs
-        require_compilation("run")
         started = time.monotonic_ns()
         self.number = next_number()
         self.function = function_name(fn)

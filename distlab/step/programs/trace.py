@@ -131,11 +131,12 @@ def trace(
 def explain_axis(error: NameError) -> None:
     """Adds the name of the replicas' axis to JAX's error for an axis that is not bound."""
     if "axis name" in shown_text(error):
-        error.add_note(
-            f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
-            f"Write jax.lax.pmean(x, {AXIS!r}), or "
+        text = (
+            f"{error} In a function that strategy.run runs, the axis of the replicas is {AXIS!r}: "
+            f"write jax.lax.pmean(x, {AXIS!r}), or "
             'distlab.get_replica_context().all_reduce("MEAN", x).'
         )
+        error.args = (text,)
 
 
 def _other_ways(numbers: Sequence[str]) -> str:

@@ -1,0 +1,94 @@
+"""Idioms of published programs run as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+
+
+def mirrored() -> dl.Strategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def test_iterators_have_a_method_next() -> None:
+    dataset = dl.data.Dataset.range(4).batch(2)
+    assert iter(dataset).next().tolist() == [0, 1]
+    iterator = iter(mirrored().experimental_distribute_dataset(dataset))
+    assert [part.tolist() for part in iterator.next().values] == [[0], [1]]
+
+
+def test_per_replica_values_are_made_of_a_list() -> None:
+    strategy = mirrored()
+    sizes = dl.PerReplica([jnp.int32(3), jnp.int32(4)])
+    assert [int(n) for n in strategy.run(lambda n: n + 1, args=(sizes,)).values] == [4, 5]
+    rows = dl.PerReplica([np.ones(2), np.ones(1)])
+    assert [float(n) for n in strategy.run(jnp.sum, args=(rows,)).values] == [2.0, 1.0]
+
+
+def test_a_scope_around_an_await_belongs_to_its_task() -> None:
+    first, second = mirrored(), dl.MirroredStrategy(["CPU:2", "CPU:3"])
+
+    async def train(strategy: dl.Strategy, others: asyncio.Event, own: asyncio.Event) -> bool:
+        with strategy.scope():
+            own.set()
+            await others.wait()
+            return dl.Variable(jnp.zeros(2)).strategy is strategy
+
+    async def both() -> list[bool]:
+        events = asyncio.Event(), asyncio.Event()
+        tasks = [train(first, *events), train(second, *reversed(events))]
+        return [*await asyncio.gather(*tasks), dl.has_strategy()]
+
+    assert asyncio.run(both()) == [True, True, False]
+
+
+def test_disabled_jit_runs_the_step_as_python() -> None:
+    strategy = mirrored()
+    seen: list[Any] = []
+
+    def step(x: Any) -> Any:
+        seen.append(x)
+        return x + 1
+
+    with jax.disable_jit():
+        result = strategy.run(step, args=(jnp.float32(1.0),))
+    assert [float(value) for value in result.values] == [2.0, 2.0]
+    assert [float(x) for x in seen] == [1.0, 1.0]
+
+
+def test_an_axis_of_pmap_gets_the_name_of_the_replicas_axis() -> None:
+    with pytest.raises(NameError, match=r"the axis of the replicas is 'replica'"):
+        mirrored().run(lambda x: jax.lax.pmean(x, "batch"), args=(jnp.ones(2),))
+
+
+def test_a_part_of_a_checkpoint_may_have_a_private_name(tmp_path: Path) -> None:
+    class Model:
+        _head: Any
+
+    model = Model()
+    model._head = Model()
+    model._head.w = dl.Variable([1.0, 2.0])
+    path = dl.train.Checkpoint(model=model).save(tmp_path / "ckpt")
+    model._head.w.assign([0.0, 0.0])
+    part = dl.train.Checkpoint(_head=model._head)
+    dl.train.Checkpoint(model=part).restore(path).expect_partial()
+    assert model._head.w.numpy().tolist() == [1.0, 2.0]
+
+
+def test_padded_batches_keep_strings_beside_sequences() -> None:
+    spec = {"id": dl.data.TensorSpec([], str), "x": dl.data.TensorSpec([None], "float32")}
+    dataset = dl.data.Dataset.from_generator(
+        lambda: ({"id": f"a{i}", "x": np.ones(i + 1, "f4")} for i in range(2)),
+        output_signature=spec,
+    )
+    batch = next(iter(dataset.padded_batch(2, padded_shapes={"id": [], "x": [None]})))
+    assert batch["id"].tolist() == [b"a0", b"a1"]
+    assert batch["x"].tolist() == [[1.0, 0.0], [1.0, 1.0]]
