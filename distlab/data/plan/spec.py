@@ -16,9 +16,14 @@ from distlab.text.shown import shown
 _FLOAT32: Final[np.dtype[Any]] = np.dtype("float32")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TensorSpec:
     """Shape and dtype of one component of a dataset's elements.
+
+    Args:
+      shape: The dimensions.
+      dtype: The element type, as NumPy takes one.
+      name: Ignored.
 
     Attributes:
       shape: The dimensions; None for one that varies, such as the first of a batch
@@ -36,12 +41,14 @@ class TensorSpec:
     """
 
     shape: tuple[int | None, ...]
-    dtype: np.dtype[Any] = _FLOAT32
+    dtype: np.dtype[Any]
 
-    def __post_init__(self) -> None:
-        """Converts the arguments to a tuple and a dtype."""
-        object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
+    def __init__(
+        self, shape: Iterable[int | None], dtype: Any = _FLOAT32, name: str | None = None
+    ) -> None:
+        del name  # of TensorFlow's graphs
+        object.__setattr__(self, "shape", tuple(shape))
+        object.__setattr__(self, "dtype", checked_dtype(dtype))
 
     @property
     def rank(self) -> int:
