@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from tests.misuse.world import World
 
 
 @pytest.fixture(scope="module")
-def used_world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def used_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One world for all tests of a module."""
-    return World(tmp_path_factory.mktemp("world"))
+    world = World(tmp_path_factory.mktemp("world"))
+    yield world
+    world.close()
 
 
 @pytest.fixture

@@ -166,6 +166,7 @@ def test_a_verb_works_where_it_belongs_and_is_refused_elsewhere(
             world.require_same_state()
         except Exception as harm:  # noqa: BLE001 - a broken variable can't be read
             found += f" AND DID HARM: {harm!r:.200}"
+            world.close()
             world = World(world.folder)
         if found:
             wrong.append(f"{place}: {found}")

@@ -66,6 +66,11 @@ class World:
         """A recording that goes on."""
         return dl.record(self._own / "recording")
 
+    def close(self) -> None:
+        """Ends the recording, if there is one."""
+        if "recording" in vars(self):
+            self.recording.close()
+
     def other(self) -> dl.Strategy:
         """Returns another strategy, over 2 devices."""
         return dl.MirroredStrategy(["CPU:0", "CPU:1"])
