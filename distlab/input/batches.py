@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import jax
@@ -14,11 +14,11 @@ from distlab.data.plan.engine import Pass, State
 from distlab.data.plan.memory import own
 from distlab.data.plan.plan import walk
 from distlab.data.plan.spec import refuse_dataset
-from distlab.data.sharding.worker_batches import global_batch_size
+from distlab.data.sharding.worker_batches import global_batch_size, has_fixed_shapes
 from distlab.data.transforms.batch import Batch, Rebatch
 from distlab.data.transforms.padded_batch import PaddedBatch
 from distlab.errors import InvalidArgumentError, NotBatchedError, StructureError, ValueShapeError
-from distlab.input.spec import divided_spec, is_static, varying_spec
+from distlab.input.spec import divided_spec, varying_spec
 from distlab.text.shown import shown
 
 Parts: TypeAlias = Sequence[Any] | np.ndarray
@@ -139,7 +139,8 @@ class GlobalBatches(Batches):
         self.rereadable = dataset.plan.rereadable
         size = full_batch(dataset)
         self.nominal = None if size is None else -(-size // replicas)
-        if may_read and replicas > 1 and not dataset.batched:
+        # Without known specs the first batch shows it: the source may be read once alone.
+        if may_read and replicas > 1 and dataset.plan.exact and not dataset.batched:
             raise NotBatchedError(
                 "A distributed dataset divides global batches over the replicas, so every "
                 "component of its elements needs a batch dimension, but the elements are "
@@ -280,7 +281,7 @@ class PerReplicaBatches(Batches):
         datasets: Sequence[Dataset],
         replicas: int,
         *,
-        local_spec: Any = None,
+        local_spec: Callable[[], Any] | None = None,
         fills: bool | None = None,
     ) -> None:
         self._datasets = tuple(datasets)
@@ -297,7 +298,7 @@ class PerReplicaBatches(Batches):
     @property
     def local_spec(self) -> Any:
         """The specs of the datasets' elements."""
-        return self._datasets[-1].element_spec if self._local_spec is None else self._local_spec
+        return self._datasets[-1].element_spec if self._local_spec is None else self._local_spec()
 
     @property
     def endless(self) -> bool:
@@ -316,7 +317,7 @@ class PerReplicaBatches(Batches):
     def _may_be_incomplete(self) -> bool:
         if self._datasets[0].cardinality() == INFINITE_CARDINALITY:
             return False
-        return not is_static(self.local_spec)
+        return not has_fixed_shapes(self._datasets[-1].plan)
 
     def __repr__(self) -> str:
         """Names the datasets."""

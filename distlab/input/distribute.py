@@ -148,7 +148,7 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
         if everywhere > 1:
             dataset = divided(dataset, workers, worker, replicas)
         parts = auto_shard(dataset, workers, worker)
-    return PerReplicaBatches([parts], replicas, local_spec=whole.local_spec, fills=True)
+    return PerReplicaBatches([parts], replicas, local_spec=lambda: whole.local_spec, fills=True)
 
 
 def replica_steps(

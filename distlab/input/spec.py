@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.data import TensorSpec
-from distlab.data.plan.nest import leaves, map_nest
+from distlab.data.plan.nest import map_nest
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,6 @@ def varying_spec(spec: Any) -> Any:
     return map_nest(
         lambda leaf: TensorSpec((None, *leaf.shape[1:]), leaf.dtype) if leaf.shape else leaf, spec
     )
-
-
-def is_static(spec: Any) -> bool:
-    """Returns whether all dimensions of all components are known."""
-    return all(size is not None for leaf in leaves(spec) for size in leaf.shape)
 
 
 def _divided(spec: TensorSpec, replicas: int) -> TensorSpec:

@@ -64,8 +64,7 @@ def worker_batches(
 
 def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
     """Cuts global batches into those of single replicas."""
-    specs = list(leaves(dataset.element_spec))
-    if not all(spec.rank for spec in specs):
+    if dataset.plan.exact and not dataset.batched:
         raise NotBatchedError(
             "A dataset is divided over replicas along the first dimension of its elements, and "
             f"these have none: {dataset.element_spec}. Call batch(global_batch_size) before."
@@ -102,8 +101,22 @@ def global_batch_size(plan: Node) -> int | None:
         if not isinstance(node, Unary) or not _keeps_rows(node):
             break
         node = node.input
+    if not plan.exact:
+        return None  # to look at an element would take it from the reading that follows
     sizes = {spec.shape[0] if spec.rank else None for spec in leaves(plan.spec)}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def has_fixed_shapes(plan: Node) -> bool:
+    """Returns whether all elements have one shape, without reading any.
+
+    A function of arrays of one shape is taken to return arrays of one shape.
+    """
+    if plan.exact:
+        return all(size is not None for spec in leaves(plan.spec) for size in spec.shape)
+    if isinstance(plan, Batch | PaddedBatch):
+        return plan.drop_remainder and has_fixed_shapes(plan.input)
+    return isinstance(plan, Unary) and _keeps_rows(plan) and has_fixed_shapes(plan.input)
 
 
 def _keeps_rows(node: Unary) -> bool:

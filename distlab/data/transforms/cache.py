@@ -127,4 +127,4 @@ class FileCache(_Cache):
     def recorder(self, passes: _Passes) -> Recording:
         """Returns a file to be written."""
         del passes
-        return Recording(self.file, self.spec)
+        return Recording(self.file, self.input.spec if self.input.exact else None)

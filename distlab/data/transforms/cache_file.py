@@ -22,7 +22,7 @@ import numpy as np
 from distlab.data.plan.engine import Element, Reader, Replayed
 from distlab.data.plan.nest import is_namedtuple, leaves, map_nest
 from distlab.data.plan.plan import Node, Opener, Reading
-from distlab.data.plan.spec import TensorSpec, common_spec, refuse_datasets
+from distlab.data.plan.spec import TensorSpec, common_spec, refuse_datasets, spec_of
 from distlab.errors import DataLossError, InvalidArgumentError, StructureError, ValueShapeError
 from distlab.io._files import writing
 from distlab.io._records import record_of, tf_records
@@ -98,9 +98,10 @@ class CacheFile:
 class Recording:
     """Elements written one by one, to a file that counts only when they are complete."""
 
-    def __init__(self, file: CacheFile, spec: Any) -> None:
+    def __init__(self, file: CacheFile, spec: Any = None) -> None:
         refuse_datasets("Keeping elements in a file", spec)
-        self._file, self._structure = file, _tree(spec)
+        self._file, self._spec, self._known = file, spec, spec is not None
+        self._structure = _tree(spec) if self._known else None
         file.data.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(".part", f".{file.data.name}.", file.data.parent)
         self._part = Path(name)
@@ -111,10 +112,19 @@ class Recording:
 
     def add(self, element: Element) -> None:
         """Writes an element."""
+        if not self._known:
+            self._describe(spec_of(element.value))
         record = record_of(_encoded(element))
         with writing(self._file.path):
             self._open.write(record)
         self._elements += 1
+
+    def _describe(self, spec: Any) -> None:
+        """Notes the specs of an element, where only the elements show them."""
+        if spec != self._spec:
+            refuse_datasets("Keeping elements in a file", spec)
+            self._spec = spec if self._spec is None else common_spec(self._spec, spec)
+            self._structure = _tree(self._spec)
 
     def finish(self) -> None:
         """Makes the elements count."""
@@ -123,7 +133,7 @@ class Recording:
             os.fsync(self._open.fileno())
         size = self._open.tell()
         self._open.close()
-        index = Index(_FORMAT, self._elements, size, self._structure)
+        index = Index(_FORMAT, self._elements, size, self._structure or _tree(()))
         part = self._part.with_suffix(".index")
         part.write_bytes(msgspec.json.encode(index))
         self._part.chmod(0o644)

@@ -99,7 +99,7 @@ class StorageVerbs(Planned[DatasetT]):
         _refuse_functions("save", shard_func, checkpoint_args)
         if self.plan.cardinality == INFINITE_CARDINALITY:
             raise no_end("save")
-        recording = Recording(_file_in("saved", path), self.plan.spec)
+        recording = Recording(_file_in("saved", path), self.plan.spec if self.plan.exact else None)
         with contextlib.closing(Elements(self.plan)) as elements:
             collections.deque(recorded(elements, recording), maxlen=0)
 
