@@ -15,10 +15,30 @@ Example:
   ...     strategy.run(step, args=(batch,))
   >>> float(losses.result())  # of three examples, two on one replica and one on the other
   7.0
+
+All other names are those of `keras.metrics`, such as `AUC`, `Precision`, `Recall`, `Sum`, `MeanIoU`
+and `CategoricalAccuracy`: Keras' own classes, which need Keras: pip install "distlab[keras]".
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from distlab.errors import MissingExtraError
 from distlab.integrations.flax.metrics import Accuracy, Mean, Metric
 
 __all__ = ["Accuracy", "Mean", "Metric"]
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a metric of Keras."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'distlab.metrics' has no attribute {name!r}")
+    try:
+        from keras import metrics
+    except ImportError as error:
+        raise MissingExtraError(
+            f"distlab.metrics.{name} is a metric of Keras, which is not installed or has no "
+            'backend. Install it with: pip install "distlab[keras]", and set KERAS_BACKEND=jax.'
+        ) from error
+    return getattr(metrics, name)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
+from distlab.errors import NoEffectWarning
 
 
 def mirrored() -> dl.Strategy:
@@ -81,6 +82,31 @@ def test_a_part_of_a_checkpoint_may_have_a_private_name(tmp_path: Path) -> None:
     part = dl.train.Checkpoint(_head=model._head)
     dl.train.Checkpoint(model=part).restore(path).expect_partial()
     assert model._head.w.numpy().tolist() == [1.0, 2.0]
+
+
+def test_metrics_are_called_and_named_as_those_of_keras() -> None:
+    strategy = mirrored()
+    with strategy.scope():
+        mean, accuracy = dl.metrics.Mean("loss"), dl.metrics.Accuracy("train_accuracy")
+        precision = dl.metrics.Precision(name="precision")
+    inside = strategy.run(lambda x: mean(x), args=(jnp.asarray([1.0, 3.0]),))  # noqa: PLW0108
+    assert [float(value) for value in inside.values] == [2.0, 2.0]
+    assert float(mean(jnp.asarray([8.0]))) == pytest.approx(16 / 5)
+    mean.reset_states()
+    assert accuracy.name == "train_accuracy"
+    strategy.run(lambda: precision.update_state([1, 0, 1], [1, 1, 1]))
+    assert float(precision.result()) == pytest.approx(2 / 3)
+    with pytest.raises(AttributeError):
+        dl.metrics.NoSuchMetric  # noqa: B018
+
+
+def test_options_of_estimators_without_effect_are_noted_once() -> None:
+    make = dl.data.Dataset.range(8).batch
+    with pytest.warns(NoEffectWarning, match=r"EvalSpec\(throttle_secs=30\) has no effect"):
+        dl.estimator.EvalSpec(make, steps=None, throttle_secs=30)
+    dl.estimator.EvalSpec(make, steps=None, throttle_secs=30)
+    with pytest.warns(NoEffectWarning, match=r"RunConfig\(save_summary_steps=10\)"):
+        dl.estimator.RunConfig(save_summary_steps=10)
 
 
 def test_padded_batches_keep_strings_beside_sequences() -> None:

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from distlab.errors import NoEffectWarning
 from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
 from distlab.training.checks import require_count, require_function, require_kind
+from distlab.user_code import warn
 
 
 class ModeKeys:
@@ -36,6 +39,8 @@ class RunConfig:
       save_checkpoints_steps: The number of steps from one checkpoint to the next.
       keep_checkpoint_max: The number of checkpoints to keep; None keeps all.
       log_step_count_steps: The number of steps from one log to the next.
+      save_summary_steps, save_checkpoints_secs, session_config, keep_checkpoint_every_n_hours,
+        protocol, device_fn: Ignored; other values than the default are noted once.
       train_distribute: The strategy of training; None for the current one.
       eval_distribute: The strategy of evaluation and prediction; None for the current one.
 
@@ -53,8 +58,19 @@ class RunConfig:
     log_step_count_steps: int = 100
     train_distribute: Strategy | None = None
     eval_distribute: Strategy | None = None
+    save_summary_steps: int = 100
+    save_checkpoints_secs: int | None = None
+    session_config: Any = None
+    keep_checkpoint_every_n_hours: int = 10_000
+    protocol: str | None = None
+    device_fn: Any = None
 
     def __post_init__(self) -> None:
+        _note_ignored(
+            self,
+            *("save_summary_steps", "save_checkpoints_secs", "session_config"),
+            *("keep_checkpoint_every_n_hours", "protocol", "device_fn"),
+        )
         for name in ("save_checkpoints_steps", "log_step_count_steps"):
             require_count(name, getattr(self, name))
         require_count("keep_checkpoint_max", self.keep_checkpoint_max, "checkpoints", optional=True)
@@ -122,6 +138,8 @@ class EvalSpec:
     Attributes:
       input_fn: Returns the dataset.
       steps: The number of steps of each evaluation; None for all of the data.
+      name, hooks, exporters, start_delay_secs, throttle_secs: Ignored, as an evaluation follows
+        each checkpoint; other values than the default are noted once.
 
     Example:
       >>> import distlab as dl
@@ -130,7 +148,30 @@ class EvalSpec:
 
     input_fn: Callable[..., Any]
     steps: int | None = 100
+    name: str | None = None
+    hooks: Any = None
+    exporters: Any = None
+    start_delay_secs: int = 120
+    throttle_secs: int = 600
 
     def __post_init__(self) -> None:
         require_function("input_fn", self.input_fn)
         require_count("steps", self.steps, optional=True)
+        _note_ignored(self, "name", "hooks", "exporters", "start_delay_secs", "throttle_secs")
+
+
+_noted: set[tuple[type, str]] = set()
+
+
+def _note_ignored(made: Any, *names: str) -> None:
+    """Warns once of each option that has no effect."""
+    kind = type(made)
+    for field in dataclasses.fields(made):
+        given, of_kind = getattr(made, field.name), (kind, field.name)
+        if field.name in names and given != field.default and of_kind not in _noted:
+            _noted.add(of_kind)
+            warn(
+                f"{kind.__name__}({field.name}={shown(given, 60)}) has no effect. It is accepted "
+                "for compatibility with TensorFlow.",
+                NoEffectWarning,
+            )

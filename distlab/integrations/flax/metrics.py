@@ -138,10 +138,18 @@ class Metric:
         with _of_the_library():
             return self._with(leaves).compute()
 
+    def __call__(self, *args: Any, **values: Any) -> Any:
+        """Adds examples, and returns the result: in a replica function that of the replica."""
+        self.update_state(*args, **values)
+        return self.result()
+
     def reset_state(self) -> None:
         """Forgets all examples."""
         for variable, start in zip(self.variables, self._start, strict=True):
             variable.assign(start)
+
+    reset_states = reset_state
+    """`reset_state`, under its first name in Keras."""
 
     def _with(self, leaves: Any) -> Any:
         return _nnx().merge(self._definition, jax.tree.unflatten(self._structure, leaves))
@@ -227,7 +235,7 @@ class Accuracy(Metric):
 
     Args:
       threshold: The logit from which on a prediction is positive, for two classes; by default
-        the class with the highest logit is predicted.
+        the class with the highest logit is predicted. A string here is the name, as in Keras.
       name: The name that pages show for its variables.
 
     Example:
@@ -243,7 +251,9 @@ class Accuracy(Metric):
       0.667
     """
 
-    def __init__(self, threshold: float | None = None, name: str = "accuracy") -> None:
+    def __init__(self, threshold: float | str | None = None, name: str = "accuracy") -> None:
+        if isinstance(threshold, str):
+            threshold, name = None, threshold
         self._threshold = threshold
         with _of_the_library(), jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(threshold)
