@@ -23,7 +23,7 @@ from distlab.errors import (
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
-from distlab.recording.participant import open_run_file, present
+from distlab.recording.participant import Participant, open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
@@ -324,8 +324,10 @@ def record(
       probe: Whether to profile three steps early on and then now and then, which
         shows the device that makes the others wait. It takes about 1 % of the time,
         happens on CPU devices only, and leaves the profiler to you while you use it.
-      tensorboard: A folder for TensorBoard's event files, written while the run goes on.
-      loggers: Loggers that receive the run while it goes on, each in a thread of its own:
+      tensorboard: A folder for TensorBoard's event files, written while the run goes on. Of
+        several processes, each writes to a folder in it, `process-0` and so on.
+      loggers: Loggers that receive the run while it goes on, each in a thread of its own; of
+        several processes the first one's, or all where `logger.of_each_process` is true.
         `distlab.loggers` has those of MLflow and Weights & Biases, and the base of your own.
         None of them makes the training wait, or ends it; closing waits up to 30 s for them.
 
@@ -375,9 +377,8 @@ def record(
     if not isinstance(recorder, RingRecorder):
         return Recording(None, None, called, None)
     sink.gather()  # what was counted before is no part of this run
-    if tensorboard is not None:
-        chosen.append(TensorBoard(tensorboard))
     writer, participant = None, present()
+    chosen = _of_process(chosen, tensorboard, participant)
     if folder is not None:
         process = recorder.ring.process
         file, participant = open_run_file(folder, called, overwrite=overwrite, process=process)
@@ -394,6 +395,19 @@ def record(
         if writer is not None:
             writer.close(RunEnd(time_ns=time.monotonic_ns(), status="interrupted", message=""))
         raise
+
+
+def _of_process(
+    loggers: list[Logger], tensorboard: str | os.PathLike[str] | None, process: Participant
+) -> list[Logger]:
+    """Returns the loggers of this process, with the one for TensorBoard."""
+    if process.index:
+        loggers = [logger for logger in loggers if logger.of_each_process]
+    if tensorboard is None:
+        return loggers
+    if process.count > 1:
+        tensorboard = Path(tensorboard) / f"process-{process.index}"
+    return [*loggers, TensorBoard(tensorboard)]
 
 
 def _checked_folder(path: Any) -> Path:

@@ -55,6 +55,9 @@ class Logger:
       step 0: 0.5
     """
 
+    of_each_process: bool = False
+    """Whether each of several processes logs, and not the first one alone."""
+
     def start(self, run: RunFacts) -> None:
         """Begins; called once, before the first of what follows.
 

@@ -60,6 +60,8 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
             f"{shown(list(value.stacked), 200)}. Convert the components with array.astype; read "
             "texts and other objects with strategy.experimental_local_results."
         )
+    if not np.ndim(value.stacked):
+        value.require_axis()
     if np.shape(value.stacked)[:1] != (replicas,):
         raise StructureError(
             f"{label} must have a component for each of {replicas} replicas, got {value.brief()}. "

@@ -126,6 +126,7 @@ class PerReplica(DistributedValues):
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
         in_flight.require_not_forked()
+        self.require_axis()
         shapes = self.shapes
         try:
             rows = _rows(self.stacked)
@@ -135,6 +136,15 @@ class PerReplica(DistributedValues):
             uncommitted(row[0] if shapes is None else row[_place(row, shapes[replica])])
             for replica, row in rows
         )
+
+    def require_axis(self) -> None:
+        """Checks that the components still have the axis along which they lie."""
+        if getattr(self.stacked, "shape", None) == ():
+            raise StructureError(
+                f"{self.brief()} has lost the axis of the replicas, which jax.tree.map(lambda x: "
+                "x[0], ...) and flax.jax_utils.unreplicate take off. Read the first replica's with "
+                "strategy.experimental_local_results(value)[0]."
+            )
 
     def component_type(self) -> tuple[Any, int]:
         """Returns the dtype of each component, None where it has none, and its rank."""
