@@ -16,7 +16,7 @@ from keras.src.trainers.trainer import Trainer
 
 from distlab.context import scopes
 from distlab.data import Dataset
-from distlab.errors import ScopeError, UnsupportedError
+from distlab.errors import ScopeError, UnsupportedError, ValueShapeError
 from distlab.input.dataset import DistributedDataset
 from distlab.integrations.keras.inputs import Batches, DatasetAdapter
 from distlab.integrations.keras.patching import Function, patch
@@ -76,8 +76,13 @@ def _patch_models() -> None:
         if steps is None:
             old(self, iterator, data_batch)
             return
-        with steps.strategy.scope():
-            old(self, None if iterator is None else _specs(iterator), data_batch)
+        specs, examples = (None, None) if iterator is None else _specs(iterator)
+        try:
+            with steps.strategy.scope():
+                old(self, specs, data_batch)
+        except Exception as error:
+            _explain_size(self, examples, error)
+            raise
 
 
 def _patch_verbs() -> None:
@@ -209,10 +214,25 @@ def _require_made_in_scope(model: Any) -> None:
     )
 
 
-def _specs(epoch: Any) -> Any:
-    """Returns an epoch of one batch: the shapes and dtypes of a replica's part."""
+def _specs(epoch: Any) -> tuple[Any, int | None]:
+    """Returns an epoch of one batch, shapes and dtypes of a replica's part, and its examples."""
     batches = epoch._distlab_batches
-    return epoch if batches is None else ((0, 0, iter([batches.spec()])) for _ in range(1))
+    if batches is None:
+        return epoch, None
+    spec = batches.spec()
+    first = tree.flatten(spec)[0].shape
+    return ((0, 0, iter([spec])) for _ in range(1)), first[0] if first else None
+
+
+def _explain_size(model: Any, examples: int | None, error: Exception) -> None:
+    """Raises the reason where a model is built for batches of another size, as stateful ones."""
+    sizes = {tensor.shape[0] for tensor in getattr(model, "inputs", None) or ()}
+    if examples is not None and sizes.isdisjoint({None, examples}) and sizes:
+        raise ValueShapeError(
+            f"{model.name} is built for batches of {max(sizes)} examples, and each replica gets "
+            f"{examples} of a global batch. Build it with batch_shape=({examples}, ...), and pass "
+            "batches that divide evenly."
+        ) from error
 
 
 def _is_built(model: Any) -> bool:
