@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import jax_utils, nnx
 
 import distlab as dl
-from distlab.errors import NoEffectWarning
+from distlab.errors import NoEffectWarning, StructureError
 
 
 def mirrored() -> dl.Strategy:
@@ -107,6 +108,60 @@ def test_options_of_estimators_without_effect_are_noted_once() -> None:
     dl.estimator.EvalSpec(make, steps=None, throttle_secs=30)
     with pytest.warns(NoEffectWarning, match=r"RunConfig\(save_summary_steps=10\)"):
         dl.estimator.RunConfig(save_summary_steps=10)
+
+
+def test_layers_of_a_scan_draw_keys_that_count_as_unchanged() -> None:
+    class Block(nnx.Module):  # type: ignore[misc]
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.linear, self.dropout = nnx.Linear(3, 3, rngs=rngs), nnx.Dropout(0.3, rngs=rngs)
+
+        def __call__(self, x: Any) -> Any:
+            return self.dropout(jnp.tanh(self.linear(x)))
+
+    def forward(blocks: Any, x: Any) -> Any:
+        block = nnx.remat(lambda x, block: block(x))
+        return nnx.scan(block, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)(x, blocks)
+
+    make = nnx.split_rngs(splits=2)(nnx.vmap(in_axes=0, out_axes=0)(Block))
+    blocks, before = make(nnx.Rngs(0)), make(nnx.Rngs(0))
+
+    def step(blocks: Any, x: Any) -> None:
+        gradients = nnx.grad(lambda blocks: (forward(blocks, x) ** 2).sum())(blocks)
+        gradients = dl.get_replica_context().all_reduce("SUM", gradients)
+        parameters = nnx.state(blocks, nnx.Param)
+        nnx.update(blocks, jax.tree.map(lambda p, g: p - 0.1 * g, parameters, gradients))
+
+    mirrored().run(step, args=(blocks, jnp.ones((2, 3))))
+    assert not np.allclose(blocks.linear.kernel[...], before.linear.kernel[...])
+
+
+def test_the_cache_of_a_decoder_is_passed_as_argument_and_result() -> None:
+    layer = nnx.MultiHeadAttention(
+        num_heads=2, in_features=4, qkv_features=4, decode=True, rngs=nnx.Rngs(0)
+    )
+    layer.init_cache((2, 5, 4))
+    strategy = mirrored()
+    (tokens,) = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(np.ones((4, 1, 4), "f4")).batch(4)
+    )
+    with pytest.raises(StructureError, match=r"nnx\.split\(model, nnx\.Cache, \.\.\.\)"):
+        strategy.run(lambda layer, x: layer(x), args=(layer, tokens))
+    graph, cache, rest = nnx.split(layer, nnx.Cache, ...)
+
+    def step(cache: Any, x: Any) -> tuple[Any, Any]:
+        model = nnx.merge(graph, cache, rest)
+        return model(x), nnx.state(model, nnx.Cache)
+
+    _, caches = strategy.run(step, args=(cache, tokens))
+    _, caches = strategy.run(step, args=(caches, tokens))
+    assert [int(index) for index in caches["cache_index"].get_value().values] == [2, 2]
+
+
+def test_an_unreplicated_value_names_the_way_to_the_first_copy() -> None:
+    strategy = mirrored()
+    result = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group * 1.0)
+    with pytest.raises(StructureError, match=r"experimental_local_results\(value\)\[0\]"):
+        strategy.reduce("SUM", jax_utils.unreplicate(result), axis=None)
 
 
 def test_padded_batches_keep_strings_beside_sequences() -> None:

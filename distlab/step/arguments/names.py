@@ -59,6 +59,13 @@ class Declared(NamedTuple):
     def refusal(self, why: str) -> str:
         """Returns the message for a value that is not the same, or not provably so."""
         reduce = "distlab.get_replica_context().all_reduce first"
+        if self.in_place and self.label.rpartition(".")[2].startswith("cache"):
+            return (
+                f"{self.label} is changed in place and must stay the same on all replicas, but "
+                f"{why}. Make the cache an argument and a result of the step: "
+                "graph, cache, rest = nnx.split(model, nnx.Cache, ...), and return "
+                "nnx.state(model, nnx.Cache)."
+            )
         if self.in_place:
             return (
                 f"{self.label} is changed in place and must stay the same on all replicas, but "

@@ -199,9 +199,11 @@ def _operand_handed_on(equation: Any, output: int) -> int | None:
         return _input_handed_on(inner.jaxpr, output)
     loop = scan(equation)
     if loop is not None:
-        at = loop.consts + output
-        same = output < loop.carry and _input_handed_on(loop.body.jaxpr, output) == at
-        return at if same else None
+        operand = _input_handed_on(loop.body.jaxpr, output)
+        if output < loop.carry:
+            return operand if operand == loop.consts + output else None
+        rows = operand is not None and operand >= loop.consts + loop.carry
+        return operand if rows else None  # each row goes out as it came in
     found = {_input_handed_on(branch.jaxpr, output) for branch in branches(equation) or ()}
     number = found.pop() if len(found) == 1 else None
     return None if number is None else number + 1  # the first operand chooses the branch
