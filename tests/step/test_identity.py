@@ -423,6 +423,21 @@ def test_many_values_of_a_static_number_are_warned_of_by_name() -> None:
     train(5.0)
 
 
+def test_trainings_and_buckets_of_lengths_are_no_reason_to_warn() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    options, kept = dl.RunOptions(static_argnums=0), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rate in (0.1, 0.2, 0.3, 0.4):  # one run each, of variables of its own
+            with strategy.scope():
+                w = dl.Variable(1.0)
+            kept.append(w)
+            strategy.run(lambda x, w=w, rate=rate: w.assign_sub(rate * x), args=(jnp.ones(()),))
+        for length in (8, 8, 16, 16, 24, 32, 40, 48):
+            strategy.run(lambda n, x: jnp.ones(n).sum() + x, args=(length, 1.0), options=options)
+    assert [round(float(w), 1) for w in kept] == [0.9, 0.8, 0.7, 0.6]
+
+
 def test_flags_names_and_shapes_are_no_reason_to_warn() -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with warnings.catch_warnings():

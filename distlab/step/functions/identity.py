@@ -218,6 +218,14 @@ def changes(before: dict[str, Reference], after: dict[str, Reference]) -> list[s
     ]
 
 
+def are_of_one_training(before: dict[str, Reference], after: dict[str, Reference]) -> bool:
+    """Returns whether all but numbers and arrays is the same, such as variables and models."""
+    return all(
+        now.counts or name not in before or before[name].identity.key == now.identity.key
+        for name, now in after.items()
+    )
+
+
 def _held(fn: Any) -> Iterator[tuple[str, Any]]:
     """Yields what counts for a function's identity, with the names."""
     if isinstance(fn, functools.partial):

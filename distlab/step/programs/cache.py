@@ -14,6 +14,7 @@ from distlab.step.arguments.call import Key
 from distlab.step.functions.identity import (
     Identity,
     Reference,
+    are_of_one_training,
     changes,
     key_of,
     references,
@@ -147,7 +148,8 @@ class ProgramCache:
         if len(family) < _COMPILED_TOO_OFTEN or any(old.uses > 1 for old in family):
             return None
         changed = changes(family[-2].references, programs.references)
-        if not changed:
+        trainings = [are_of_one_training(old.references, programs.references) for old in family]
+        if not changed or not all(trainings):
             return None
         return (
             f"{function_name(fn)} was compiled {len(family)} times for {len(family)} calls of run: "
@@ -176,7 +178,9 @@ def keep(programs: FunctionPrograms, key: Key, program: Program) -> None:
     if known or not values:
         return
     kind = _without_values(key)
-    if sum(_without_values(other) == kind for other in programs) == _VALUES_TOO_MANY:
+    alike = sum(_without_values(other) == kind for other in programs)
+    # Where programs are used again, the values are those of a few buckets.
+    if alike == _VALUES_TOO_MANY and programs.uses <= _VALUES_TOO_MANY:
         warn(
             f"{program.function} was compiled for {_VALUES_TOO_MANY} values of arguments that are "
             f"no arrays ({', '.join(values)[:400]}). Each new value compiles it again: pass "
