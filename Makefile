@@ -16,6 +16,9 @@ DEV := $(VENV)/.installed-dev
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
 # One worker for each core, up to eight; a file stays with one, so that what it shares is made once.
+# Compiled programs are kept from test to test, and from run to run.
+KEEPING = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/programs \
+  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 PYTEST = $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: help demo check test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
@@ -39,11 +42,10 @@ check: $(DEV)  ## Run ruff, mypy's daemon and the quick tests (3 minutes on two 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/dmypy run -- distlab dashboard examples tests
-	@JAX_COMPILATION_CACHE_DIR=build/programs JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
-	  JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1 $(PYTEST) --quick $(ARGS)
+	@$(KEEPING) $(PYTEST) --quick $(ARGS)
 
 test: lint browser  ## Run ruff, mypy and all tests, browser tests included
-	@$(PYTEST) --durations=50 --junitxml=build/tests.xml $(ARGS)
+	@$(KEEPING) $(PYTEST) --durations=50 --junitxml=build/tests.xml $(ARGS)
 
 lint: $(DEV)  ## Run ruff and mypy
 	@$(BIN)/ruff check .

@@ -111,7 +111,7 @@ def test_options_of_estimators_without_effect_are_noted_once() -> None:
 
 
 def test_layers_of_a_scan_draw_keys_that_count_as_unchanged() -> None:
-    class Block(nnx.Module):  # type: ignore[misc]
+    class Block(nnx.Module):
         def __init__(self, rngs: nnx.Rngs) -> None:
             self.linear, self.dropout = nnx.Linear(3, 3, rngs=rngs), nnx.Dropout(0.3, rngs=rngs)
 
@@ -120,7 +120,8 @@ def test_layers_of_a_scan_draw_keys_that_count_as_unchanged() -> None:
 
     def forward(blocks: Any, x: Any) -> Any:
         block = nnx.remat(lambda x, block: block(x))
-        return nnx.scan(block, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)(x, blocks)
+        scanned: Any = nnx.scan(block, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        return scanned(x, blocks)
 
     make = nnx.split_rngs(splits=2)(nnx.vmap(in_axes=0, out_axes=0)(Block))
     blocks, before = make(nnx.Rngs(0)), make(nnx.Rngs(0))
@@ -146,7 +147,8 @@ def test_the_cache_of_a_decoder_is_passed_as_argument_and_result() -> None:
     )
     with pytest.raises(StructureError, match=r"nnx\.split\(model, nnx\.Cache, \.\.\.\)"):
         strategy.run(lambda layer, x: layer(x), args=(layer, tokens))
-    graph, cache, rest = nnx.split(layer, nnx.Cache, ...)
+    split: Any = nnx.split
+    graph, cache, rest = split(layer, nnx.Cache, ...)
 
     def step(cache: Any, x: Any) -> tuple[Any, Any]:
         model = nnx.merge(graph, cache, rest)
@@ -160,8 +162,9 @@ def test_the_cache_of_a_decoder_is_passed_as_argument_and_result() -> None:
 def test_an_unreplicated_value_names_the_way_to_the_first_copy() -> None:
     strategy = mirrored()
     result = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group * 1.0)
+    unreplicate: Any = jax_utils.unreplicate
     with pytest.raises(StructureError, match=r"experimental_local_results\(value\)\[0\]"):
-        strategy.reduce("SUM", jax_utils.unreplicate(result), axis=None)
+        strategy.reduce("SUM", unreplicate(result), axis=None)
 
 
 def test_padded_batches_keep_strings_beside_sequences() -> None:

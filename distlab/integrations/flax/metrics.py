@@ -253,7 +253,7 @@ class Accuracy(Metric):
 
     def __init__(self, threshold: float | str | None = None, name: str = "accuracy") -> None:
         if isinstance(threshold, str):
-            threshold, name = None, threshold
+            name, threshold = threshold, None
         self._threshold = threshold
         with _of_the_library(), jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(threshold)
