@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distlab.errors import MissingExtraError
 from distlab.integrations.flax.metrics import Accuracy, Mean, Metric
+from distlab.integrations.keras.metrics import metric_of_keras
 
 __all__ = ["Accuracy", "Mean", "Metric"]
 
@@ -34,11 +34,4 @@ def __getattr__(name: str) -> Any:
     """Returns a metric of Keras."""
     if name.startswith("_"):
         raise AttributeError(f"module 'distlab.metrics' has no attribute {name!r}")
-    try:
-        from keras import metrics
-    except ImportError as error:
-        raise MissingExtraError(
-            f"distlab.metrics.{name} is a metric of Keras, which is not installed or has no "
-            'backend. Install it with: pip install "distlab[keras]", and set KERAS_BACKEND=jax.'
-        ) from error
-    return getattr(metrics, name)
+    return metric_of_keras(name)

@@ -80,7 +80,7 @@ experimental: values processes context variables collectives strategies coordina
 flax: errors integrations.flax
 keras: errors integrations.keras
 loggers: tracking integrations.mlflow integrations.wandb
-metrics: integrations.flax
+metrics: integrations.flax integrations.keras
 tpu: devices
 train: integrations.orbax
 public: errors events cluster devices values context variables collectives step io data input

@@ -56,7 +56,7 @@ class Logger:
     """
 
     of_each_process: bool = False
-    """Whether each of several processes logs, and not the first one alone."""
+    """True to log in each of several processes, and not in the first one alone."""
 
     def start(self, run: RunFacts) -> None:
         """Begins; called once, before the first of what follows.
