@@ -83,6 +83,11 @@ class Background(Uncopied, Generic[T]):
                 f"{self.name} waits for its own result, which it can't return before. Call "
                 "result() outside of the function."
             )
+        if not self._thread.is_alive() and not self._ended.is_set():
+            raise ContextError(
+                f"{self.name} runs in the process from which this one was forked. Wait for its "
+                "result there, or begin it in this process."
+            )
         if not self._ended.wait(timeout):
             raise TimeoutError(
                 f"{self.name} has not ended within {timeout} s. Wait longer, or call stop()."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import itertools
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -106,6 +108,17 @@ def test_an_error_is_shown_said_and_raised(caplog: pytest.LogCaptureFixture) -> 
 def test_waiting_has_a_limit(counting: Background[int]) -> None:
     with pytest.raises(TimeoutError, match=r"count has not ended within 0\.01 s"):
         counting.result(0.01)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
+def test_a_forked_child_does_not_wait_for_a_thread_it_lacks(counting: Background[int]) -> None:
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            counting.result()  # raises, or waits until the test's limit
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_the_callers_strategy_and_context_are_in_force() -> None:
