@@ -8,12 +8,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 from flax import jax_utils, nnx
 
 import distlab as dl
-from distlab.errors import NoEffectWarning, StructureError
+from distlab.errors import NoEffectWarning, StructureError, ValueShapeError
 
 
 def mirrored() -> dl.Strategy:
@@ -165,6 +166,42 @@ def test_an_unreplicated_value_names_the_way_to_the_first_copy() -> None:
     unreplicate: Any = jax_utils.unreplicate
     with pytest.raises(StructureError, match=r"experimental_local_results\(value\)\[0\]"):
         strategy.reduce("SUM", unreplicate(result), axis=None)
+
+
+def test_elements_may_have_none_in_place_of_a_component(tmp_path: Path) -> None:
+    dataset = dl.data.Dataset.range(4).map(lambda i: (i, None)).cache(str(tmp_path / "kept"))
+    (plain,) = dataset.batch(4)
+    assert (plain[0].tolist(), plain[1]) == ([0, 1, 2, 3], None)
+    strategy = mirrored()
+    ((rows, nothing),) = strategy.experimental_distribute_dataset(dataset.batch(4))
+    assert nothing is None
+    total = strategy.run(lambda rows, _: rows.sum(), args=(rows, nothing))
+    assert [int(part) for part in total.values] == [1, 5]
+    with pytest.raises(StructureError, match="can't be None alone"):
+        list(dl.data.Dataset.range(2).map(lambda _: None))
+
+
+def test_texts_of_a_batch_pass_through_a_step_unread(eager: bool) -> None:
+    strategy = mirrored()
+    (batch,) = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices({"id": ["a", "b"], "x": [1.0, 2.0]}).batch(2)
+    )
+    result = strategy.run(lambda b: {"id": b["id"], "twice": 2 * b["x"]}, args=(batch,))
+    assert [part.tolist() for part in result["twice"].values] == [[2.0], [4.0]]
+    if not eager:
+        assert [part.tolist() for part in result["id"].values] == [[b"a"], [b"b"]]
+        with pytest.raises(StructureError, match=r"b\['id'\] holds texts"):
+            strategy.run(lambda b: b["id"] + 1, args=(batch,))
+
+
+def test_a_stateful_layer_for_the_global_batch_names_the_size_to_use() -> None:
+    with mirrored().scope():
+        model = keras.Sequential(
+            [keras.Input(batch_shape=(4, 5, 3)), keras.layers.LSTM(4, stateful=True)]
+        )
+        model.compile("sgd", "mse")
+    with pytest.raises(ValueShapeError, match=r"Build it with batch_shape=\(2, \.\.\.\)"):
+        model.fit(np.ones((8, 5, 3), "f4"), np.ones((8, 4), "f4"), batch_size=4, verbose=0)
 
 
 def test_padded_batches_keep_strings_beside_sequences() -> None:

@@ -141,6 +141,8 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
     except Exception as error:
         failures.explain(error)
         raise
+    if program.arguments.has_texts:
+        result = program.arguments.with_texts(result, call.args, call.kwargs)
     recorder = sink.in_force or sink.recorder()
     if recorder.enabled:
         _record(recorder, place, programs, program, call, result, marker, called, fresh=fresh)

@@ -54,12 +54,6 @@ def require_alive(array: Any, what: str) -> None:
 
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
     """Checks that a per-replica value has an array for each replica."""
-    if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
-        raise StructureError(
-            f"{label} must have arrays of numbers of one dtype, got "
-            f"{shown(list(value.stacked), 200)}. Convert the components with array.astype; read "
-            "texts and other objects with strategy.experimental_local_results."
-        )
     if not np.ndim(value.stacked):
         value.require_axis()
     if np.shape(value.stacked)[:1] != (replicas,):

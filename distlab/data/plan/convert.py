@@ -21,12 +21,22 @@ _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.
 
 def to_numpy(nest: Any) -> Any:
     """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`."""
-    return map_nest(leaf_to_numpy, nest)
+    return map_nest(leaf_to_numpy, _present(nest))
 
 
 def to_own(nest: Any) -> Any:
     """Converts leaves, and copies arrays that whatever made them may fill again."""
-    return map_nest(_leaf_to_own, nest)
+    return map_nest(_leaf_to_own, _present(nest))
+
+
+def _present(element: Any) -> Any:
+    """Checks that an element is more than the None of a function without `return`."""
+    if element is None:
+        raise StructureError(
+            "An element of a dataset can't be None alone. Return it from the function, or a tuple "
+            "with None in it."
+        )
+    return element
 
 
 def _leaf_to_own(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Nests: tuples, dicts and named tuples of values, as tf.data elements are.
 
-Everything else, lists included, is a leaf.
+None is a nest without leaves. Everything else, lists included, is a leaf.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
 
-_KINDS: dict[type, str] = {}
+_KINDS: dict[type, str] = {type(None): "none"}
 """The role of a type in a nest; kept, because every leaf needs it."""
 
 
@@ -55,6 +55,8 @@ def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
         return function(nest, *rest)
     for other in rest:
         _check_same_branch(nest, other)
+    if kind == "none":
+        return None
     if kind == "mapping":
         parts = {
             key: map_nest(function, value, *[other[key] for other in rest])
@@ -76,7 +78,7 @@ def leaves(nest: Any) -> Iterator[Any]:
     elif isinstance(nest, tuple):
         for value in nest:
             yield from leaves(value)
-    else:
+    elif nest is not None:
         yield nest
 
 
@@ -84,6 +86,8 @@ def up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
     """Yields the parts of `given` at the leaves of `like`, which may be tuples or lists."""
     if is_leaf(like):
         yield given
+        return
+    if like is None:
         return
     if isinstance(like, Mapping):
         same = isinstance(given, Mapping) and set(given) == set(like)
@@ -130,7 +134,7 @@ def describe(nest: Any) -> str:
     if isinstance(nest, tuple):
         name = type(nest).__name__ if is_namedtuple(nest) else ""
         return f"{name}({', '.join(describe(value) for value in nest)})"
-    return "*"
+    return "*" if nest is not None else "None"
 
 
 def _rebuild_mapping(like: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
@@ -144,6 +148,8 @@ def _rebuild_mapping(like: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
 def _check_same_branch(nest: Any, other: Any) -> None:
     if isinstance(nest, Mapping):
         same = isinstance(other, Mapping) and set(other) == set(nest)
+    elif nest is None:
+        same = other is None
     else:
         same = isinstance(other, tuple) and len(other) == len(nest)
     if not same:

@@ -204,10 +204,14 @@ def _tree(spec: Any) -> Any:
     if isinstance(spec, tuple):
         named = [type(spec).__name__, *cast(Any, spec)._fields] if is_namedtuple(spec) else []
         return {"tuple": [_tree(part) for part in spec], "names": named}
+    if spec is None:
+        return {}
     return {"dtype": "" if spec.dtype.kind == "O" else spec.dtype.name, "shape": list(spec.shape)}
 
 
 def _spec(tree: Any) -> Any:
+    if not tree:
+        return None
     if "dict" in tree:
         return {key: _spec(part) for key, part in tree["dict"].items()}
     if "tuple" in tree:

@@ -73,7 +73,7 @@ class PaddedBatch(Unary):
         if self.padded_shapes is not None:
             shapes = iter(shapes_like(like, self.padded_shapes))
         values = self.padding_values
-        if is_leaf(values):
+        if values is None or is_leaf(values):
             return shapes, iter([values] * len(list(leaves(like))))
         return shapes, up_to("padding_values of padded_batch", like, values)
 

@@ -22,6 +22,7 @@ from distlab.values.distributed import (
     replica_shapes,
 )
 from distlab.values.sharded import Sharded
+from distlab.values.texts import Texts, are_texts
 from distlab.variables.variable import Variable
 
 Role: TypeAlias = Literal["split", "parts", "whole", "static"]
@@ -72,7 +73,7 @@ class Arguments:
         donated: tuple[int, ...] = (),
     ) -> None:
         paths, self._structure = jax.tree_util.tree_flatten_with_path(
-            (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
+            (args, kwargs), is_leaf=_is_distributed
         )
         names = parameter_names(fn, len(args))
         self.leaves = [
@@ -81,6 +82,22 @@ class Arguments:
             )
             for path, value in paths
         ]
+
+        self.has_texts = any(type(leaf.value) is Texts for leaf in self.leaves)
+
+    def with_texts(self, result: Any, args: Any, kwargs: Any) -> Any:
+        """Returns a result with the texts of a call that the function passed on."""
+        given = jax.tree.leaves((args, kwargs), is_leaf=_is_distributed)
+        texts = {
+            leaf.label: value
+            for leaf, value in zip(self.leaves, given, strict=True)
+            if type(leaf.value) is Texts
+        }
+        return jax.tree.map(
+            lambda part: texts[repr(part)] if type(part) is Texts else part,
+            result,
+            is_leaf=_is_distributed,
+        )
 
     def dynamic(self) -> list[Leaf]:
         """Returns the leaves that are arrays."""
@@ -120,11 +137,17 @@ class Arguments:
         return args, kwargs
 
 
+def _is_distributed(value: Any) -> bool:
+    return isinstance(value, DistributedValues | Variable)
+
+
 def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     """Returns a leaf of arguments."""
     if isinstance(value, PerReplica):
         stacked = value.stacked
         require_components(value, label, mesh.replicas)
+        if are_texts(stacked):
+            return Leaf("static", label, Texts(label))
         # Of batches left on the host, the dtype that they will have on devices.
         dtype = stacked.dtype if isinstance(stacked, jax.Array) else jnp.result_type(stacked)
         return Leaf("split", label, None, replica_shapes(value), dtype)
