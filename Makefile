@@ -57,6 +57,7 @@ browser: $(DEV)
 
 bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
+	@$(BIN)/python -m tests.bench.keras_loop
 
 bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs are read
 	@$(BIN)/python -m tests.bench.recording $(ARGS)
