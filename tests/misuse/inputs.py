@@ -20,11 +20,11 @@ def an_array_as_dataset(w: World) -> None:
     w.strategy.experimental_distribute_dataset(np.ones((8, 3)))
 
 
-@misuse(errors.StructureError, "must have arrays of numbers", "b'a'", "array.astype")
-def texts_as_arguments_of_a_step(w: World) -> None:
+@misuse(errors.StructureError, "holds texts", "texts", "experimental_local_results")
+def texts_that_a_step_reads(w: World) -> None:
     texts = Dataset.from_tensor_slices(np.array(["a", "b", "c", "d"])).batch(4)
     for batch in w.strategy.experimental_distribute_dataset(texts):
-        w.strategy.run(lambda x: x, args=(batch,))
+        w.strategy.run(lambda texts: texts + 1, args=(batch,))
 
 
 @misuse(errors.OneShotError, "can be read only once", "This generator", "Dataset.from_generator")
