@@ -2,7 +2,7 @@
 
 A test is marked by the functions that it reaches in the tests, its fixtures among them, and by its
 folder: `process` if one starts a process, `browser` or `notebook` if one opens one, `library` if it
-trains with Keras, Flax and others, `measured` if it compares times.
+trains with Keras, Flax and others, `measured` if it compares times. `slow` alone is given by hand.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ MARKERS: Final = {
     "browser": "opens a browser",
     "notebook": "runs a notebook",
     "library": "trains with another library",
+    "slow": "takes more than half a second",
     "measured": "compares times: nothing else runs meanwhile",
 }
-LIMIT_SECONDS: Final = 3.0  # goal: 0.5; a busy machine doubles processor time
-"""The processor time of an unmarked test, without its fixtures and without XLA's compilations."""
+LIMIT_SECONDS: Final = 1.0
+"""The processor time of an unmarked test, without its fixtures and XLA's compilations.
+
+Twice half a second, as a busy machine takes twice as long.
+"""
 
 _COMPILATION: Final = "/jax/core/compile/backend_compile_duration"
 

@@ -127,6 +127,7 @@ def test_a_missing_package_of_the_dashboard_names_the_extra(
     assert "pip install 'distlab[dashboard]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_token_of_the_environment_is_checked_and_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_token_of_the_environment_is_checked_and_asked_for(
             server.stop()
 
 
+@pytest.mark.slow
 def test_doctor_finds_what_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
     code = cli.main(["doctor"])
     report = capsys.readouterr().out

@@ -88,6 +88,7 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     assert recorded[-1].status == "finished"
 
 
+@pytest.mark.slow
 def test_demo_trains_without_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

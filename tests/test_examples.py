@@ -43,6 +43,7 @@ def _package(example: doctest.DocTest) -> str:
     return ".".join(example.name.split(".")[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_sigterm")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("package", sorted({_package(example) for example in EXAMPLES}))
@@ -59,6 +60,7 @@ def test_examples_print_what_they_show(
     assert report == [], "".join(report)
 
 
+@pytest.mark.slow
 def test_no_example_is_missed() -> None:
     """The finder sees functions, classes, methods and properties; other docstrings need a test."""
     written = sum(

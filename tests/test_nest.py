@@ -52,6 +52,7 @@ def _strategy() -> dl.MirroredStrategy:
     return dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
 
 
+@pytest.mark.slow
 @given(NESTS)
 def test_a_nest_survives_flattening_and_packing(nest: Any) -> None:
     flat = dl.nest.flatten(nest)

@@ -31,6 +31,7 @@ def found(program: Loop, folder: Path) -> list[Advice]:
         return advise(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", sorted({cause for _, cause, _ in FAULTS.values()}))
 def test_faults_of_loops_are_named_with_their_subject_and_line(
     cause: str, recorder: RingRecorder, tmp_path: Path
@@ -51,6 +52,7 @@ def test_faults_of_loops_are_named_with_their_subject_and_line(
     assert len(missed) <= 1, missed
 
 
+@pytest.mark.slow
 def test_the_line_for_which_the_devices_wait_is_known(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
@@ -71,6 +73,7 @@ def test_the_line_for_which_the_devices_wait_is_known(
     assert spent > 0.25 * sum(columns["own_python"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_near_twins_are_not(name: str, recorder: RingRecorder, tmp_path: Path) -> None:
     told = [(one.cause, one.subject) for one in found(CLEAN[name], tmp_path / "run")]

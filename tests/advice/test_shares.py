@@ -21,6 +21,8 @@ from tests.advice.test_finders import MS, step
 from tests.patience import measured, only
 from tests.recording.samples import made
 
+pytestmark = pytest.mark.measured
+
 _WITHIN: Final = 0.15
 
 Step = Callable[[], float]

@@ -53,6 +53,7 @@ def eagerly() -> Iterator[None]:
     dl.run_functions_eagerly(False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRIFTING)
 @pytest.mark.usefixtures("eagerly")
 def test_copies_drifting_in_eager_steps_are_named_with_a_line(
@@ -67,6 +68,7 @@ def test_copies_drifting_in_eager_steps_are_named_with_a_line(
     assert one.evidence["first_step"] == steps[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.usefixtures("eagerly")
 def test_copies_that_eager_steps_bring_together_get_no_advice(

@@ -147,6 +147,7 @@ def what_to_do(chart: Chart[Any]) -> list[str]:
     return [text for one in labels if one.source.tags for text in one.source.data["text"]]
 
 
+@pytest.mark.slow
 def test_only_the_data_of_sources_changes(folds: Folds) -> None:
     for name, case in CHARTS.items():
         chart = case.shown(Folds())

@@ -136,6 +136,7 @@ def test_of_a_long_run_the_newest_steps_are_at_hand_for_zooming() -> None:
     assert chart.under.data["x"][0] == pytest.approx(16.67, abs=0.1)  # in place of those
 
 
+@pytest.mark.slow
 def test_farther_back_a_closer_look_is_wanted_and_shown() -> None:
     events = steady(6_000)
     chart, _ = shown(events)
@@ -152,6 +153,7 @@ def test_farther_back_a_closer_look_is_wanted_and_shown() -> None:
     assert max(steps_of(chart)) == 5_999
 
 
+@pytest.mark.slow
 def test_a_closer_look_at_too_many_steps_has_finer_cells() -> None:
     events = steady(16_000, apart_ms=1)
     chart, _ = shown(events)

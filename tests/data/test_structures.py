@@ -101,6 +101,7 @@ def test_batches_keep_the_structure(structure: Any) -> None:
     assert _rows(rows.shuffle(ROWS, seed=3).batch(ROWS).map(lambda *_: 0)) == [0]
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, phases=[Phase.generate, Phase.shrink])
 @given(
     structure=structures("if"),

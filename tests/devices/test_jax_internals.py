@@ -84,6 +84,7 @@ def test_each_private_part_of_jax_is_where_it_was() -> None:
     assert not moved
 
 
+@pytest.mark.slow
 def test_one_small_module_alone_imports_private_parts() -> None:
     private = {name for name in PRIVATE_PARTS if name.startswith("jax._src")}
     assert len(private) <= 10

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from distlab.folds.evidence import Evidence
 from tests.synthetic import STEP_NS, beginning, steps
 
 
+@pytest.mark.slow
 def test_events_that_grow_with_devices_are_kept_within_bound() -> None:
     devices, kept = 256, 2_500
     evidence = Evidence()

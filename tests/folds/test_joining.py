@@ -80,6 +80,7 @@ def interleaved(parts: list[list[Event]], turns: list[int], ahead: int) -> list[
     return envelopes
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(
     workers=st.sampled_from([2, 4, 8]),

@@ -185,6 +185,7 @@ def test_a_part_of_a_run_has_cells_of_its_own() -> None:
     assert columns["device"][0] == "CPU:0"
 
 
+@pytest.mark.slow
 @given(
     cuts=st.lists(st.integers(0, 1_800), max_size=6),
     stretch=st.sampled_from([1, 50, 100_000]),

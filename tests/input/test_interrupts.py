@@ -70,6 +70,7 @@ def _ignored_in_finalisers() -> Iterator[None]:
         sys.unraisablehook = told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pipeline", "ahead"), [("values", 0), ("unbatch", 3)])
 def test_interrupted_batch_of_replicas_is_read_anew(pipeline: str, ahead: int) -> None:
     strategy = mirrored(2)

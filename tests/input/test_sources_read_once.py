@@ -56,6 +56,7 @@ def verbs(calls: list[int], folder: Path) -> dict[str, Pipeline]:
 NAMES = list(verbs([], Path()))
 
 
+@pytest.mark.slow
 @given(names=st.lists(st.sampled_from(NAMES), max_size=4), batch=st.integers(1, 3))
 @settings(max_examples=60)
 def test_a_distributed_loop_reads_what_a_plain_one_does(

@@ -152,6 +152,7 @@ def _fault(world: World, row: Row, name: str) -> str:
     return "" if found is None or found == row.value else f"gives {value!r:.100}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VERBS)
 @pytest.mark.usefixtures("recorder")  # `watch` reads all that is in memory
 def test_a_verb_works_where_it_belongs_and_is_refused_elsewhere(

@@ -28,6 +28,7 @@ def test_a_signal_stops_before_the_next_step() -> None:
     assert [point.begin() for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_users_function_is_raised_in_the_loop() -> None:
     def broken() -> bool:
         raise OSError("no metadata server")

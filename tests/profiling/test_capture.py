@@ -149,6 +149,7 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
     return told, profiled
 
 
+@pytest.mark.slow
 def test_captures_exclude_each_other_and_the_profiler_waits(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:

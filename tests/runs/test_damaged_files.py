@@ -194,6 +194,7 @@ DAMAGE: Final[dict[str, Callable[[bytearray], None]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_file_gives_its_events_or_a_typed_error(kind: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", steps=100)

@@ -260,6 +260,7 @@ def test_a_trace_shows_the_compilations_of_its_own_time_only(run: dl.Run, tmp_pa
     assert not [e for e in whole["traceEvents"] if e.get("cat") == "compile"]
 
 
+@pytest.mark.slow
 def test_all_lists_of_the_formats_agree(
     run: dl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,6 +297,7 @@ def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_pat
     assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_for_every_format(folder: Path, tmp_path: Path) -> None:
     unfinished = f".distlab-export-{os.getpid()}-{threading.get_ident()}"
     for known in FORMATS:

@@ -45,6 +45,7 @@ def test_results_take_over_the_memory_of_the_state() -> None:
     assert [float(v[0]) for v in new.values] == [r + total for r in range(replicas)]
 
 
+@pytest.mark.slow
 def test_a_donating_loop_gives_the_numbers_of_a_keeping_one(tmp_path: Path) -> None:
     strategy = _strategy(4)
     x = _per_replica(strategy, 3)

@@ -72,6 +72,7 @@ def _merged(v: jax.Array) -> Any:
     return merged["own"] * 10 + merged["all"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [_squares, _reduced, _gathered, _gradients, _merged])
 def test_both_ways_give_the_same_numbers(fn: Callable[..., Any]) -> None:
     s = _strategy()
@@ -141,6 +142,7 @@ def test_a_replica_that_raises_ends_the_others_cleanly() -> None:
     assert _local(s, s.run(lambda v: v.sum(), args=(_x(s),))) == [3.0, 3.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_an_interrupt_undoes_later_assignments_of_a_replica(
     monkeypatch: pytest.MonkeyPatch,

@@ -85,6 +85,7 @@ def every_program(x: Any) -> dict[str, Any]:
     return {name: program(x) for name, program in PROGRAMS.items()}
 
 
+@pytest.mark.slow
 def test_eager_functions_give_what_compiled_ones_give(strategy: dl.Strategy) -> None:
     x = parts(strategy)
     compiled, eager = (

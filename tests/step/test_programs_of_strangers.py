@@ -130,6 +130,7 @@ def test_a_linen_train_state_trains_beside_an_nnx_metric(
     assert float(held["metrics"].compute()["loss"]) == pytest.approx(LABELS.mean())
 
 
+@pytest.mark.slow
 def test_a_batch_divided_by_the_user_trains_as_a_datasets() -> None:
     """Raw JAX's input pipeline: arrays over a mesh, from device_put and from each process."""
     strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])

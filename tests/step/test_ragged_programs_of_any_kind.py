@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +141,7 @@ def _assert_equal(ours: list[list[np.ndarray]], expected: list[list[np.ndarray]]
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(counts=sizes, steps=st.lists(st.sampled_from(PLAIN), max_size=5))
 def test_any_function_computes_what_eager_mode_does(

@@ -93,6 +93,7 @@ def test_a_step_reads_before_and_after_it_assigns(strategy: dl.Strategy, options
             assert [float(v) for v in after.values] == [2 * number + 2] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [dl.RunOptions(), EAGERLY], ids=["compiled", "eagerly"])
 def test_steps_of_several_shapes_share_a_traced_function(
     strategy: dl.Strategy, options: Any

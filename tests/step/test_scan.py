@@ -25,6 +25,7 @@ def _run(strategy: dl.Strategy, fn: Any, *args: Any, eagerly: bool = False) -> A
     return strategy.run(fn, args=args, options=dl.RunOptions(run_eagerly=eagerly))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "eagerly"), [(1, False), (3, False), (3, True)])
 def test_steps_in_one_dispatch_train_as_single_steps_do(replicas: int, eagerly: bool) -> None:
     strategy = _strategy(replicas)

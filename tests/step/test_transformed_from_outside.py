@@ -23,6 +23,7 @@ TRANSFORMED: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
 def test_the_result_is_that_of_the_function_alone() -> None:
     strategy = dl.MirroredStrategy(DEVICES)
@@ -46,6 +47,7 @@ def test_the_result_is_that_of_the_function_alone() -> None:
     assert distributed(4.0) == plain(4.0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
 @pytest.mark.parametrize(
     ("sizes", "within"),

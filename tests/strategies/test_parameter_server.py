@@ -75,6 +75,7 @@ def test_variables_are_dealt_out_to_the_parameter_servers(
     assert float(variables[1].value()) == 3.0
 
 
+@pytest.mark.slow
 def test_workers_train_on_their_devices_and_lose_no_update(
     strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
 ) -> None:

@@ -74,6 +74,7 @@ def by_hand(batches: list[tuple[Any, Any]]) -> Any:
     return params
 
 
+@pytest.mark.slow
 def test_partial_batches_count_every_example_alike(tmp_path: Path) -> None:
     """40 examples in batches of 12 a replica: on two replicas a step of 24 and one of 12 + 4."""
     estimator = made(tmp_path).train(lambda: data().batch(12))
@@ -92,6 +93,7 @@ def test_partial_batches_count_every_example_alike(tmp_path: Path) -> None:
     assert endless == pytest.approx(estimator.evaluate(lambda: data().batch(8)), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
     estimator = made(tmp_path, save_checkpoints_steps=3, keep_checkpoint_max=2)
     estimator.train(lambda: data().batch(4).repeat(), steps=4)
@@ -128,6 +130,7 @@ def test_an_interrupted_training_goes_on_at_the_next_batch(tmp_path: Path) -> No
     np.testing.assert_allclose(estimator.get_variable_value("kernel"), kernel, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_train_and_evaluate_evaluates_at_each_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

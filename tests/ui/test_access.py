@@ -68,6 +68,7 @@ def test_serve_refuses_wrong_arguments() -> None:
                 serve(shown, **{option: value, **others})
 
 
+@pytest.mark.slow
 def test_pages_are_served_at_any_address_and_prefix(served: Served) -> None:
     shown = ended(whole_run(3))
     for prefix in ("/user/ada.b@example.org/proxy/5006/", "a%20b/%C3%A9", "/"):
@@ -192,6 +193,7 @@ def test_hostile_requests_get_nothing(
     ] == []
 
 
+@pytest.mark.slow
 def test_own_and_named_hosts_and_pages_are_answered(server: DashboardServer) -> None:
     port, own = server.port, f"http://127.0.0.1:{server.port}"
     for host in (
@@ -214,6 +216,7 @@ def test_own_and_named_hosts_and_pages_are_answered(server: DashboardServer) -> 
         assert ask(server, headers={"Sec-Fetch-Site": site, **VISIT}).status == 200
 
 
+@pytest.mark.slow
 def test_every_answer_carries_the_headers_that_protect_it(server: DashboardServer) -> None:
     protection = {
         "X-Content-Type-Options": "nosniff",
@@ -275,6 +278,7 @@ def test_without_the_token_nothing_of_the_run_is_given(guarded: DashboardServer)
     assert b'name="compare" value="a"' in body
 
 
+@pytest.mark.slow
 def test_the_token_is_in_no_page_cookie_or_log(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def is_read(run: ServedRun) -> bool:
     return run.feed.caught_up or bool(run.trouble)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
 def test_a_damaged_run_is_shown_with_what_is_wrong(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

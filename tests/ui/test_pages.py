@@ -221,6 +221,7 @@ def test_a_loop_is_paused_stepped_and_stopped_from_the_page(
                 loop.stop()
 
 
+@pytest.mark.slow
 def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None:
     """The current document is the same for all threads: here, one that is just going."""
     going = Document()

@@ -56,6 +56,7 @@ def test_pages_that_are_opened_later_show_the_new_run(tmp_path: Path, single: bo
         library.stop()
 
 
+@pytest.mark.slow
 def test_a_release_does_not_wait_for_the_reader_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from bokeh.core.serialization import Serializer
 
 from distlab.errors import RecordError
@@ -30,6 +31,7 @@ def raised(error: Exception) -> None:
     raise error
 
 
+@pytest.mark.slow
 def test_models_have_the_same_ids_on_all_boards() -> None:
     first, second = Board(), Board()
     for page in ("overview", "reductions", "batches"):
@@ -52,6 +54,7 @@ def test_a_board_has_the_charts_of_the_pages_that_were_opened() -> None:
     assert made == set(board.roots()) - {"bridge", "two_runs"}
 
 
+@pytest.mark.slow
 def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(20)])

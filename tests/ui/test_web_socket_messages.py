@@ -81,6 +81,7 @@ def named(document: dict[str, Any], name: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_page_may_choose_and_report_ranges_and_sizes(server: DashboardServer) -> None:
     async def attempt() -> None:
         async with viewing(server) as viewer:
@@ -143,6 +144,7 @@ FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_forged_messages_change_nothing_and_end_no_session(
     server: DashboardServer,
 ) -> None:
@@ -186,6 +188,7 @@ NO_MESSAGES: dict[str, Callable[[Viewer], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_viewer_that_sends_no_message_is_disconnected_alone(
     server: DashboardServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -114,6 +114,7 @@ def _slices(values: Any, indices: Any) -> dl.IndexedSlices:
     return dl.IndexedSlices(jnp.stack(values), jnp.stack(indices), dense_shape=(3,))
 
 
+@pytest.mark.slow
 @MODES
 @pytest.mark.parametrize(
     ("verb", "aggregation", "start", "rows", "expected"),

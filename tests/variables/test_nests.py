@@ -45,6 +45,7 @@ def test_the_structure_is_that_of_the_values(s: dl.Strategy) -> None:
     assert jax.tree.leaves(variables)[0] is variables["b"][0]
 
 
+@pytest.mark.slow
 def test_jax_takes_variables_for_arrays(s: dl.Strategy) -> None:
     v = _made(s, jnp.array([3.0, 4.0]))
     assert float(jnp.linalg.norm(v)) == 5.0

@@ -167,6 +167,7 @@ def _whole_and_parts() -> tuple[dl.Variable, dl.ShardedVariable]:
 KINDS = ("add", "sub", "mul", "div", "min", "max", "update")
 
 
+@pytest.mark.slow
 def test_rows_are_scattered_as_in_one_variable() -> None:
     pairs = {kind: _whole_and_parts() for kind in KINDS}
 
@@ -183,6 +184,7 @@ def test_rows_are_scattered_as_in_one_variable() -> None:
             np.testing.assert_allclose(whole, parts, rtol=1e-6, err_msg=kind)
 
 
+@pytest.mark.slow
 @given(indices=st.lists(st.integers(0, sum(SIZES) - 1), min_size=4, max_size=4))
 @settings(max_examples=6, deadline=None)
 def test_every_row_is_found_in_its_part(indices: list[int]) -> None:

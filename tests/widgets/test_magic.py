@@ -42,6 +42,7 @@ def views() -> list[Any]:
     return [] if _view._open_views is None else _view._open_views.views
 
 
+@pytest.mark.slow
 def test_the_cell_runs_and_its_last_value_comes_back(shell: Any) -> None:
     assert run_watched(shell, "", "a = 20\na + 1\n") == 21
     assert shell.user_ns["a"] == 20
@@ -49,6 +50,7 @@ def test_the_cell_runs_and_its_last_value_comes_back(shell: Any) -> None:
     assert run_watched(shell, "", "") is None
 
 
+@pytest.mark.slow
 def test_views_asked_for_are_there_before_the_cell_runs(shell: Any) -> None:
     run_watched(shell, "", "pass")
     shell.user_ns["count"] = lambda: len(views())
@@ -59,6 +61,7 @@ def test_views_asked_for_are_there_before_the_cell_runs(shell: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_recording_has_the_name_that_the_cell_uses(shell: Any, tmp_path: Path) -> None:
     folder = tmp_path / "a run"
     run_watched(shell, f'--record "{folder}" run batches', "run.log(loss=0.5)")
@@ -69,6 +72,7 @@ def test_a_recording_has_the_name_that_the_cell_uses(shell: Any, tmp_path: Path)
     assert dl.Run.open(folder).summary()["metrics"] == {}
 
 
+@pytest.mark.slow
 def test_an_error_ends_the_cell_and_is_shown_with_its_line(
     shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

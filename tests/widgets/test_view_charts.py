@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import bokeh
+import pytest
 from bokeh.document import Document
 from bokeh.io.doc import patch_curdoc
 
@@ -54,6 +55,7 @@ def test_a_view_opens_while_a_server_closes_a_page() -> None:
     assert set(charts.items) == {"batches"}
 
 
+@pytest.mark.slow
 def test_of_very_many_devices_neighbours_share_rows() -> None:
     folds = Folds()
     folds.add([*beginning(1_024), *steps(33, replicas=1_024, batch=4_096, source=10_000)])

@@ -173,6 +173,7 @@ def test_a_click_reaches_the_loop_and_is_acknowledged(
     assert sent == [{"kind": "pressed", "click": verb} for verb in ("pause", "resume", "stop")]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
 def test_a_damaged_run_is_refused_and_leaves_no_view(
     notebook: FakeNotebook, tmp_path: Path

@@ -72,6 +72,7 @@ def test_closing_leaves_the_picture_and_nothing_else(notebook: FakeNotebook) -> 
     wait_until(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
 
 
+@pytest.mark.slow
 def test_executing_a_cell_again_replaces_its_views(notebook: FakeNotebook) -> None:
     source = ListSource(whole_run(3))
     first, second = opened(source), opened(source)
