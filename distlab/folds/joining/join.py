@@ -33,7 +33,14 @@ from distlab.events import (
     Strategy,
 )
 from distlab.folds.joining.members import Members, Numbers, StepPart, worker_name
-from distlab.folds.joining.parts import Batches, Metrics, Placements, Profiles, ReadyTimes, Samples
+from distlab.folds.joining.parts import (
+    BatchParts,
+    Metrics,
+    Placements,
+    Profiles,
+    ReadyTimes,
+    Samples,
+)
 
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
 
@@ -50,7 +57,7 @@ class Join:
         self._members: dict[int, Members] = {}
         self._devices: dict[int, list[str]] = {}
         self._early: dict[tuple[int, int], list[Preview]] = {}
-        self._batches = Batches()
+        self._batches = BatchParts()
         self._ready = ReadyTimes()
         self._samples = Samples()
         self._profiles = Profiles()

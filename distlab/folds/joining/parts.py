@@ -39,7 +39,7 @@ class _Batch:
         return sum(sizes[: own[0]]) if own else 0
 
 
-class Batches:
+class BatchParts:
     """Joins the parts of batches; one that a process left out has no examples there."""
 
     def __init__(self) -> None:

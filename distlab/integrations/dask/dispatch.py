@@ -17,7 +17,7 @@ from distlab.coordinator.closures import Closure
 from distlab.errors import ClusterError
 from distlab.integrations.dask.closures import ClosuresSent
 from distlab.integrations.dask.handlers import NO_SESSION
-from distlab.integrations.dask.members import CLOSED, Members, Place, Task, why_lost
+from distlab.integrations.dask.members import CLOSED, Members, Presence, Task, why_lost
 from distlab.integrations.dask.pickling import Frames, loaded
 
 _NOBODY: Final = -1
@@ -49,7 +49,7 @@ class Dispatch:
         self._closures = closures
         self._about = dict(about)
         self._queue: WorkQueue | None = None
-        self._known: dict[Task, Place] = {}  # the workers with the session
+        self._known: dict[Task, Presence] = {}  # the workers with the session
         self._running: set[asyncio.Task[Any]] = set()
         self._put = asyncio.Event()
         self._away: set[Task] = set()
@@ -138,7 +138,7 @@ class Dispatch:
         return True
 
     async def _run(
-        self, queue: WorkQueue, task: Task, place: Place, closures: list[Closure]
+        self, queue: WorkQueue, task: Task, place: Presence, closures: list[Closure]
     ) -> None:
         recipes: dict[int, Frames] = {}
         while closures:
@@ -156,7 +156,7 @@ class Dispatch:
         self,
         queue: WorkQueue,
         task: Task,
-        place: Place,
+        place: Presence,
         closures: list[Closure],
         recipes: dict[int, Frames],
     ) -> Any:
@@ -221,7 +221,7 @@ class Dispatch:
             queue.put_back(closure)
         self.wake()
 
-    def note_lost(self, task: Task, place: Place, seen: str) -> None:
+    def note_lost(self, task: Task, place: Presence, seen: str) -> None:
         """Emits an event of a lost task, unless all are, as the cluster has ended."""
         self._known.pop(task, None)
         self.wake()

@@ -41,17 +41,17 @@ class Task:
         return f"{self.job} {self.index}"
 
 
-class Place(NamedTuple):
+class Presence(NamedTuple):
     """The address of a task, and the exit code to come of a process of this machine."""
 
     address: str
     exit: asyncio.Future[int] | None = None
 
 
-Watcher: TypeAlias = Callable[[Task, Place, str], None]
+Watcher: TypeAlias = Callable[[Task, Presence, str], None]
 """Called with a lost task, with where it was and with what was seen of that."""
 
-Find: TypeAlias = Callable[[Task], Awaitable[Place]]
+Find: TypeAlias = Callable[[Task], Awaitable[Presence]]
 """Returns where a task is; raises an `OSError` where nothing is known of it."""
 
 _all: Final[WeakSet[Members]] = WeakSet()
@@ -72,7 +72,7 @@ class Members:
         self._session = session
         self._known_as = dict(known_as)
         self._find = find
-        self._there: dict[Task, Place] = {}
+        self._there: dict[Task, Presence] = {}
         self._begun: set[Task] = set()
         self._changed = asyncio.Event()
         self._comms: dict[Task, Comm] = {}
@@ -118,14 +118,14 @@ class Members:
         """The addresses of the tasks that are there."""
         return [place.address for place in self._there.values()]
 
-    async def present(self, task: Task) -> Place:
+    async def present(self, task: Task) -> Presence:
         """Waits until a task is there, and returns its place."""
         while (place := self._there.get(task)) is None:
             self._changed.clear()
             await self._changed.wait()
         return place
 
-    def lose(self, task: Task, place: Place, seen: str) -> None:
+    def lose(self, task: Task, place: Presence, seen: str) -> None:
         """Notes that a task does not answer at a place, and ends the calls that wait for it."""
         if self._there.get(task) is not place:
             return
@@ -195,7 +195,7 @@ class Members:
         return ", ".join(f"{task} to listen at {self._known_as[task]}" for task in self._absent())
 
 
-async def why_lost(place: Place, seen: str) -> str:
+async def why_lost(place: Presence, seen: str) -> str:
     """Returns why a task was lost: with a process of this machine, how it ended."""
     if seen != CLOSED or place.exit is None:
         return seen

@@ -27,7 +27,7 @@ from distlab.integrations.dask.connection import (
 from distlab.integrations.dask.dispatch import Dispatch
 from distlab.integrations.dask.handlers import TaskPlugin
 from distlab.integrations.dask.local_tasks import LocalTasks
-from distlab.integrations.dask.members import Members, Place, Task
+from distlab.integrations.dask.members import Members, Presence, Task
 from distlab.integrations.dask.resolver import known_workers, names_in_order
 from distlab.integrations.dask.servers import ServerCalls
 from distlab.variables.remote_storage import Key, RemoteStorage
@@ -124,7 +124,7 @@ class DaskTasks:
         servers = [Task("ps", n) for n in range(len(self.servers))]
         return [(await self._members.present(task)).address for task in servers]
 
-    def _note_lost(self, task: Task, place: Place, seen: str) -> None:
+    def _note_lost(self, task: Task, place: Presence, seen: str) -> None:
         self._dispatch.note_lost(task, place, seen)
         if task.job == "ps":
             self._lost[task.index] = (
@@ -175,13 +175,13 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
     names = dict(zip(tasks, map(str, in_order), strict=True))
     client.register_plugin(TaskPlugin())
 
-    async def find(task: Task) -> Place:
+    async def find(task: Task) -> Presence:
         scheduler: Any = client.scheduler
         for address, about in (await scheduler.identity(n_workers=-1))["workers"].items():
             if str(about["name"]) == names[task]:
                 cluster = client.cluster
                 own = cluster.exit_of(names[task]) if isinstance(cluster, LocalTasks) else None
-                return Place(address, own)
+                return Presence(address, own)
         raise OSError("Dask's scheduler has no such worker")
 
     session, own = uuid.uuid4().hex, Connection(client.rpc, event_loop(client), lambda: None)
@@ -200,8 +200,8 @@ def of_cluster(cluster: ClusterSpec, module: str) -> DaskTasks:
         host_and_port(address)
     session, own = uuid.uuid4().hex, own_connection()
 
-    async def find(task: Task) -> Place:
-        return Place(url(tasks[task]))
+    async def find(task: Task) -> Presence:
+        return Presence(url(tasks[task]))
 
     members = Members(own.pool, session, tasks, find)
     workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")

@@ -91,7 +91,7 @@ def _weighted(class_weight: dict[int, float]) -> Any:
 
 
 @final
-class Batches:
+class DividedBatches:
     """The batches of one input, divided over the replicas; each `iter` begins an epoch."""
 
     def __init__(self, adapter: Any, strategy: Strategy) -> None:

@@ -18,7 +18,7 @@ from distlab.context import scopes
 from distlab.data import Dataset
 from distlab.errors import ScopeError, UnsupportedError, ValueShapeError
 from distlab.input.dataset import DistributedDataset
-from distlab.integrations.keras.inputs import Batches, DatasetAdapter
+from distlab.integrations.keras.inputs import DatasetAdapter, DividedBatches
 from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import models_weigh_examples
 from distlab.integrations.keras.steps import StepName, Steps
@@ -155,7 +155,7 @@ def _patch_input() -> None:
         old(self, *args, **options)
         steps = _thread.steps
         self._distlab_batches = (
-            None if steps is None else Batches(self.data_adapter, steps.strategy)
+            None if steps is None else DividedBatches(self.data_adapter, steps.strategy)
         )
 
     @patch(JAXEpochIterator, "_get_iterator")
@@ -244,7 +244,7 @@ def _built_on(model: Any, steps: Steps, x: Any, batch_size: Any, number: Any) ->
     adapter = data_adapters.get_data_adapter(
         x=x, batch_size=batch_size, steps_per_epoch=number, shuffle=False
     )
-    inputs, _, _ = unpack_x_y_sample_weight(Batches(adapter, steps.strategy).spec())
+    inputs, _, _ = unpack_x_y_sample_weight(DividedBatches(adapter, steps.strategy).spec())
     symbols = tree.map_structure(
         lambda spec: backend.KerasTensor(spec.shape, backend.standardize_dtype(spec.dtype)), inputs
     )
