@@ -17,6 +17,7 @@ from distlab.integrations.keras.held import (
     is_held_from_start,
 )
 from distlab.integrations.keras.patching import Function, patch
+from distlab.strategies.extended import StrategyExtended
 from distlab.variables import frames, replicas
 
 _VALUE: Final = "_value"
@@ -38,6 +39,11 @@ def patch_variables() -> None:
                 value = self._convert_to_tensor(value, dtype=self.dtype)
             getattr(held.variable, name)(value)
             return self.value
+
+    @patch(StrategyExtended, "update")
+    def update(old: Function, self: Any, var: Any, *args: Any, **options: Any) -> Any:
+        held = held_of(var)
+        return old(self, var if held is None else held.variable, *args, **options)
 
     @patch(Layer, "_maybe_build")
     def _maybe_build(old: Function, self: Any, call_spec: Any) -> None:
