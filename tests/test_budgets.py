@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ("distlab", "dashboard/distlab_dashboard")
 
 SOURCE_LINES = 76_500
-TEST_LINES = 59_200
+TEST_LINES = 59_900
 FILES_PER_PACKAGE = 25  # subpackages not counted
 JAX_INTERNAL_MODULES = 10
 

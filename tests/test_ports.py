@@ -1,4 +1,8 @@
-"""Programs of other authors, in their idiom, give the numbers of one device."""
+"""Programs of other authors, in their idiom, give the numbers of one device.
+
+Each names the repository and the files whose structure and names it keeps, on tiny models; those of
+SimCLR, TensorFlowASR and Dreamer are under the Apache and MIT licenses.
+"""
 
 from __future__ import annotations
 
