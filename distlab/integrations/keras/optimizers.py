@@ -74,7 +74,12 @@ def _patch_variables() -> None:
     @patch(BaseOptimizer, "add_variable")
     def add_variable(old: Function, self: Any, *args: Any, **options: Any) -> Any:
         with _place_of(self):
-            return old(self, *args, **options)
+            variable = old(self, *args, **options)
+        later = getattr(self, "_distlab_later", {})  # what a checkpoint has of it
+        number = len(self.variables) - 1
+        if number in later:
+            variable.assign(later.pop(number))
+        return variable
 
 
 def _build(optimizer: Any, variables: Sequence[Any]) -> None:

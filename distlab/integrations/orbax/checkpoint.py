@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.kinds import Kind, Put, is_position, kind_of
 from distlab.integrations.orbax.status import CheckpointLoadStatus, CheckpointOptions, listed
-from distlab.integrations.orbax.walk import walk
+from distlab.integrations.orbax.walk import give_later, is_unbuilt_optimizer, walk
 from distlab.text.shown import shown, shown_text
 from distlab.variables import frames
 
@@ -211,7 +211,8 @@ class Checkpoint:
         self.sync()
         entries = files.entries(path)
         here = self._leaves()
-        unused = sorted(set(entries) - set(here) - {_COUNTER})
+        later = self._later(set(entries) - set(here))
+        unused = sorted(set(entries) - set(here) - set(later) - {_COUNTER})
         missing = sorted(set(here) - set(entries))
         self._require_fit(
             path, entries, here, [] if partial else unused, [] if partial else missing
@@ -222,8 +223,23 @@ class Checkpoint:
                 f"Checkpoint {listed(missing)}. Nothing was restored. Give the objects the names "
                 "with which they were saved."
             )
-        self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
+        arrays = files.arrays(path, entries, {*later, *set(here) & set(entries)})
+        self._put(here, entries, arrays)
+        for name, (optimizer, number) in later.items():
+            give_later(optimizer, number, arrays[name])
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
+
+    def _later(self, names: Collection[str], within: str = "") -> dict[str, tuple[Any, int]]:
+        """Returns the variables that Keras' optimizers make in their first step, by name."""
+        found: dict[str, tuple[Any, int]] = {}
+        for part, value in self._parts.items():
+            full = f"{within}/{part}" if within else part
+            if isinstance(value, Checkpoint):
+                found |= value._later(names, full)
+            elif is_unbuilt_optimizer(value):
+                numbers = {name: name[len(full) + 1 :] for name in names if _is_below(name, full)}
+                found |= {name: (value, int(n)) for name, n in numbers.items() if n.isdecimal()}
+        return found
 
     def read(
         self, save_path: str | os.PathLike[str], options: Any = None, *, partial: bool = False
@@ -319,7 +335,7 @@ class Checkpoint:
             return
         raise CheckpointMismatchError(
             f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. Make "
-            "the objects as they were when it was saved, and build a Keras optimizer first; "
+            "the objects as they were when it was saved; "
             "partial=True restores the names that both have."
         )
 

@@ -114,6 +114,21 @@ def _is_keras(value: Any) -> bool:
     return isinstance(value, keras.Layer | keras.optimizers.Optimizer | keras.Metric)
 
 
+def is_unbuilt_optimizer(value: Any) -> bool:
+    """Returns whether a value is an optimizer of Keras that has not made its variables yet."""
+    keras = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "Layer"):
+        return False
+    return isinstance(value, keras.optimizers.Optimizer) and not value.built
+
+
+def give_later(optimizer: Any, number: int, array: Any) -> None:
+    """Keeps the value of a variable that an optimizer will make, for `integrations.keras`."""
+    if not hasattr(optimizer, "_distlab_later"):
+        object.__setattr__(optimizer, "_distlab_later", {})
+    optimizer._distlab_later[number] = array
+
+
 def _keras_parts(value: Any) -> dict[str, Any]:
     """Returns the variables by number: Keras' names count the objects of a process."""
     parts = {str(number): variable for number, variable in enumerate(value.variables)}
