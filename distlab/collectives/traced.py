@@ -233,8 +233,8 @@ class TracedCollectives:
         with jax_internals.outside_of_traces(), frames.use(None), scopes.cross_replica(host):
             made = make()
         self.made += [variable for variable in live() if variable not in before]
-        if isinstance(frame, frames.TracedFrame):
-            frame.made = self.made
+        if frame is not None:
+            frame.note_made(self.made)
         return made
 
 

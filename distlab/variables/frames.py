@@ -95,6 +95,10 @@ class Frame(ABC):
     def _replica_id(self) -> Any:
         """Returns the replica's number."""
 
+    def note_made(self, made: Sequence[StoredVariable]) -> None:
+        """Notes the variables that the function has made so far."""
+        del made  # a frame without a trace finds them anyway
+
     def own(self, value: DistributedValues) -> Any:
         """Returns this replica's component of a distributed value."""
         if isinstance(value, Mirrored):
@@ -181,6 +185,10 @@ class TracedFrame(_FrameOfTrace):
         self.read.add(variable)
         return self._values[variable]
 
+    def note_made(self, made: Sequence[StoredVariable]) -> None:
+        """Notes the variables that the function has made so far."""
+        self.made = made
+
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns the traced value of a variable."""
         if isinstance(variable.storage, RemoteStorage):
@@ -221,6 +229,10 @@ class LoopFrame(_FrameOfTrace):
         self.note_kept()
         return self.written[variable] if variable in self.written else self._outer.get(variable)
 
+    def note_made(self, made: Sequence[StoredVariable]) -> None:
+        """Notes the variables that the function has made so far."""
+        self._outer.note_made(made)
+
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns a variable; raises what `TracedFrame.set` raises."""
         self._require_own_trace(variable)
@@ -258,6 +270,11 @@ class GradientFrame(_FrameOfTrace):
             return self._outer.get(variable)
         with use(None):
             return variable.value()
+
+    def note_made(self, made: Sequence[StoredVariable]) -> None:
+        """Notes the variables that the function has made so far."""
+        if self._outer is not None:
+            self._outer.note_made(made)
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns a variable; raises what `TracedFrame.set` raises."""

@@ -36,6 +36,13 @@ def made_once(make: Callable[[], Any], name: str) -> Any:
     return get_replica_context().collectives.create(make, name)
 
 
+def may_make() -> bool:
+    """Returns whether a compiled function may make objects in this trace: its first one."""
+    if frames.is_eager() or scopes.in_cross_replica_context():
+        return False
+    return bool(getattr(get_replica_context().collectives, "may_make", False))
+
+
 def assigned(
     variable: StoredVariable, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
 ) -> jax.Array:

@@ -45,6 +45,14 @@ def patch_variables() -> None:
         held = held_of(var)
         return old(self, var if held is None else held.variable, *args, **options)
 
+    @patch(JaxVariable, "_initialize_with_initializer")
+    def _initialize_with_initializer(old: Function, self: Any, initializer: Any) -> None:
+        """Makes a variable that the first step keeps, such as one of a metric."""
+        if frames.current() is None or not replicas.may_make():
+            old(self, initializer)  # in a later trace, of an object that is not kept
+        else:
+            replicas.made_once(lambda: old(self, initializer), self.path)
+
     @patch(Layer, "_maybe_build")
     def _maybe_build(old: Function, self: Any, call_spec: Any) -> None:
         """Makes the variables of a layer in the first step, once for all replicas."""

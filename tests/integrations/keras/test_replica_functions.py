@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -82,6 +83,40 @@ def test_a_metric_counts_on_each_replica_and_sums_outside(eager: bool) -> None:
     assert float(mean.result()) == 1.0
     mean.reset_state()
     assert float(mean.result()) == 0.0
+
+
+def test_metrics_that_the_first_step_makes_are_kept(eager: bool) -> None:
+    del eager
+    strategy = mirrored()
+    means: Any = collections.defaultdict(keras.metrics.Mean)
+
+    def step(x: Any) -> None:
+        means["x"].update_state(x + dl.get_replica_context().replica_id_in_sync_group)
+
+    for value in (1.0, 3.0):
+        strategy.run(step, args=(jnp.float32(value),))
+    assert (float(means["x"].result()), float(means["x"].count)) == (2.5, 4.0)
+
+
+def test_an_optimizer_may_be_built_inside_a_scan() -> None:
+    strategy, model = made()
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+
+    def steps(rows: Any) -> Any:
+        def one(_: None, x: Any) -> tuple[None, Any]:
+            loss, gradients = dl.keras.value_and_grad(
+                lambda: keras.ops.sum(model(x)), model.trainable_variables
+            )
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return None, loss
+
+        return dl.scan(one, None, rows)[1]
+
+    losses = strategy.run(steps, args=(jnp.ones((2, 1, 3)),)).values[0]
+    # Two replicas' gradients are 2 at each weight, so the first step takes 0.2 off each.
+    assert losses.tolist() == pytest.approx([6.0, 6 * 0.8])
+    assert int(optimizer.iterations) == 2
 
 
 def test_a_variable_without_a_part_in_the_loss_has_no_gradient() -> None:
