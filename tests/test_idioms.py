@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,18 @@ def test_a_scope_around_an_await_belongs_to_its_task() -> None:
         return [*await asyncio.gather(*tasks), dl.has_strategy()]
 
     assert asyncio.run(both()) == [True, True, False]
+
+
+def test_a_context_copied_in_a_scope_holds_no_strategy() -> None:
+    def use() -> tuple[contextvars.Context, weakref.ref[dl.Strategy]]:
+        strategy = mirrored()
+        with strategy.scope():
+            return contextvars.copy_context(), weakref.ref(strategy)
+
+    context, strategy = use()
+    gc.collect()
+    assert strategy() is None
+    assert context.run(dl.has_strategy) is False
 
 
 def test_disabled_jit_runs_the_step_as_python() -> None:

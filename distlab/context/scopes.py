@@ -38,13 +38,22 @@ class _Mode(NamedTuple):
     updating: bool = False
 
 
+class _Entry:
+    """A mode until it is left: copies of a context, which asyncio keeps, must hold no strategy."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: _Mode) -> None:
+        self.mode: _Mode | None = mode
+
+
 class _Thread(threading.local):
     base: Host | None = None
 
 
 _thread = _Thread()
 # Of a thread, and in it of an asyncio task: a scope around an `await` is not another task's.
-_modes: ContextVar[tuple[_Mode, ...]] = ContextVar("distlab scopes", default=())
+_entries: ContextVar[tuple[_Entry, ...]] = ContextVar("distlab scopes", default=())
 _make_default: Callable[[], Replica] | None = None
 _default: _Mode | None = None
 _making = threading.RLock()
@@ -96,7 +105,7 @@ def in_cross_replica_context() -> bool:
 
 def set_base(strategy: Host | None) -> None:
     """Makes a strategy current outside of all scopes, in this thread."""
-    if _modes.get():
+    if _top() is not None:
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "
             f"{current_strategy()!r} is in scope. Leave its `with` block first."
@@ -116,10 +125,11 @@ def updating() -> bool:
 
 def entered(verb: str, strategy: Host) -> MergingCollectives | None:
     """Checks that a step of `strategy` may be run here; returns the `merge_call` around it."""
-    modes = _modes.get()
-    if not modes and _thread.base is None and _default is not None:
-        return None  # outside of any scope
-    mode = modes[-1] if modes else _mode()
+    mode = _top()
+    if mode is None:
+        if _thread.base is None and _default is not None:
+            return None  # outside of any scope
+        mode = _mode()
     if mode.strategy is not strategy or mode.replica is not None:
         require_cross_replica(verb, strategy)
     return mode.merging
@@ -161,12 +171,13 @@ def replica(context: Replica) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _entered(mode: _Mode) -> Iterator[None]:
-    before = _modes.get()
-    _modes.set((*before, mode))
+    before, entry = _entries.get(), _Entry(mode)
+    _entries.set((*before, entry))
     try:
         yield
     finally:
-        _modes.set(before)
+        entry.mode = None
+        _entries.set(before)
 
 
 def outside() -> contextlib.AbstractContextManager[None]:
@@ -189,7 +200,8 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
         if strategy is not _default_mode().strategy:
             present = _mode()  # within merge_call or update, its own scope changes nothing
             inside = present.strategy is strategy
-            _modes.set((*_modes.get(), present if inside else _Mode(strategy, None)))
+            entry = _Entry(present if inside else _Mode(strategy, None))
+            _entries.set((*_entries.get(), entry))
         elif has_strategy():
             raise ContextError(
                 "The default strategy's scope can't be entered inside another's, but "
@@ -199,21 +211,31 @@ class Scope(contextlib.ContextDecorator, Generic[_H]):
 
     def __exit__(self, *_: object) -> None:
         """Makes the strategy current that was so before."""
-        strategy, modes = self._strategy, _modes.get()
+        strategy, entries = self._strategy, _entries.get()
         if strategy is _default_mode().strategy:
             return
-        if not modes or modes[-1].strategy is not strategy:
+        mode = entries[-1].mode if entries else None
+        if mode is None or mode.strategy is not strategy:
             raise ContextError(
                 f"The scope of {strategy!r} was left, but this thread did not enter it last. Leave "
                 "scopes in the reverse order, in the thread that entered them."
             )
-        _modes.set(modes[:-1])
+        entries[-1].mode = None
+        _entries.set(entries[:-1])
+
+
+def _top() -> _Mode | None:
+    """Returns the mode that was entered last and not left yet."""
+    for entry in reversed(_entries.get()):
+        if entry.mode is not None:
+            return entry.mode
+    return None
 
 
 def _mode() -> _Mode:
-    modes = _modes.get()
-    if modes:
-        return modes[-1]
+    mode = _top()
+    if mode is not None:
+        return mode
     if _thread.base is not None:
         return _Mode(_thread.base, None)
     return _default_mode()
