@@ -201,6 +201,7 @@ class StrategyExtended:
           >>> float(weight.value())
           5.0
         """
+        var = getattr(var, "distlab_variable", var)  # of one of Keras
         if not isinstance(var, Variable):
             raise ValueShapeError(
                 f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself; of "

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, cast, final
 
-import jax
 from keras.src.distribution import distribution_lib
 
 from distlab.context import scopes
@@ -42,7 +41,7 @@ class Held:
       variable: The variable of distlab.
     """
 
-    __slots__ = ("_adds", "_first", "_shown", "variable")
+    __slots__ = ("_adds", "_first", "_shown", "_source", "variable")
 
     def __init__(self, keras: Any, array: Any, strategy: Strategy) -> None:
         on_read = keras.synchronization == "on_read"
@@ -59,28 +58,27 @@ class Held:
             if on_read
             else VariableSynchronization.AUTO,
         )
-        if isinstance(self.variable.storage, Storage):
-            # Batch statistics: each replica keeps those of its part, as in Keras on TensorFlow.
-            self.variable.storage.own_copies = (
-                keras.aggregation == "none" and not keras.trainable and not on_read
-            )
+        # Batch statistics: each replica keeps those of its part, as in Keras on TensorFlow.
+        self._storage.own_copies = (
+            keras.aggregation == "none" and not keras.trainable and not on_read
+        )
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
         # copy, and their values are added up, each gives what it adds alone.
         self._adds = shares_copies(strategy) and on_read and keras.aggregation == "sum"
         self._first = aggregation is VariableAggregation.ONLY_FIRST_REPLICA and not one_copy
-        self._shown = weakref.ref(array)
+        self._note(array)
 
     def value(self) -> Any:
         """Returns the present value: the replica's own in a replica function."""
         return self.show() if frames.current() is None else self.variable.value()
 
     def set(self, array: Any) -> None:
-        """Assigns an array, unless `show` returned it last and Keras gives it back."""
+        """Assigns an array, unless Keras gives back what `show` returned, and it is so still."""
         if frames.current() is not None:
             self.assign(array, self.variable.value() if self._adds else None)
-        elif array is not self._shown():
+        elif array is not self._shown() or not self._storage.holds(self._source):
             self.variable.assign(array)
-            self._shown = weakref.ref(array)
+            self._note(array)
 
     def assign(self, value: Any, before: Any) -> None:
         """Assigns what a replica computed."""
@@ -104,8 +102,16 @@ class Held:
         """
         with jax_internals.outside_of_traces():
             array = self.variable.value()
-        self._shown = weakref.ref(array)  # which Keras gives back when an epoch ends
+        self._note(array)
         return array
+
+    @property
+    def _storage(self) -> Storage:
+        return cast(Storage, self.variable.storage)  # no parameter server's
+
+    def _note(self, array: Any) -> None:
+        """Notes the array that Keras has, which it gives back when an epoch ends."""
+        self._shown, self._source = weakref.ref(array), self._storage.reference()
 
 
 @final
@@ -195,8 +201,3 @@ def _held(keras: Any, array: Any, strategy: Strategy) -> Held:
     else:
         held.set(array)
     return held
-
-
-def array_of(value: Any) -> Any:
-    """Returns a value of a variable as an array of which a weak reference can be kept."""
-    return value if isinstance(value, jax.Array) else jax.numpy.asarray(value)

@@ -9,15 +9,8 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.jax.core import JaxVariable
 from keras.src.layers.layer import Layer
 
-from distlab.integrations.keras.held import (
-    array_of,
-    held_of,
-    hold,
-    hold_outside,
-    is_held_from_start,
-)
+from distlab.integrations.keras.held import held_of, hold, hold_outside, is_held_from_start
 from distlab.integrations.keras.patching import Function, patch
-from distlab.strategies.extended import StrategyExtended
 from distlab.variables import frames, replicas
 
 _VALUE: Final = "_value"
@@ -26,6 +19,7 @@ _VALUE: Final = "_value"
 def patch_variables() -> None:
     """Gives Keras' variables the values of distlab's."""
     JaxVariable._value = property(_value, _set_value)
+    JaxVariable.distlab_variable = property(_variable)
 
     for name in ("assign_add", "assign_sub"):
 
@@ -39,11 +33,6 @@ def patch_variables() -> None:
                 value = self._convert_to_tensor(value, dtype=self.dtype)
             getattr(held.variable, name)(value)
             return self.value
-
-    @patch(StrategyExtended, "update")
-    def update(old: Function, self: Any, var: Any, *args: Any, **options: Any) -> Any:
-        held = held_of(var)
-        return old(self, var if held is None else held.variable, *args, **options)
 
     @patch(JaxVariable, "_initialize_with_initializer")
     def _initialize_with_initializer(old: Function, self: Any, initializer: Any) -> None:
@@ -60,6 +49,12 @@ def patch_variables() -> None:
             old(self, call_spec)
         else:
             replicas.made_once(lambda: old(self, call_spec), self.name)
+
+
+def _variable(self: Any) -> Any:
+    """Returns the variable of distlab that has the value; None where Keras has it."""
+    held = held_of(self)
+    return None if held is None else held.variable
 
 
 def _value(self: Any) -> Any:
@@ -83,7 +78,7 @@ def _set_value(self: Any, array: Any) -> None:
         return
     before = self.__dict__.get(_VALUE)
     if before is None and array is not None and not _is_traced(array) and is_held_from_start():
-        hold(self, array_of(array))
+        hold(self, array)
     elif before is None or frames.current() is None or _is_traced(before):
         # Also of a variable that a replica function makes, uses and forgets, such as a metric's.
         self.__dict__[_VALUE] = array

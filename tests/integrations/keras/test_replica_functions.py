@@ -68,6 +68,18 @@ def test_gradients_are_added_up_and_fit_goes_on_with_the_weights(eager: bool) ->
     assert int(model.optimizer.iterations) == 2
 
 
+def test_weights_that_were_read_can_be_assigned_again() -> None:
+    strategy, model = made()
+    (kernel,) = model.trainable_variables
+    best = kernel.value
+    strategy.run(lambda: kernel.assign_add(jnp.ones((3, 2))))
+    assert float(kernel.value[0, 0]) == 2.0
+    kernel.assign(best)
+    strategy.run(lambda: kernel.assign_add(jnp.ones((3, 2))))
+    kernel.assign(best)  # what was assigned last from outside, and changed since
+    assert float(kernel.value[0, 0]) == 1.0
+
+
 def test_a_metric_counts_on_each_replica_and_sums_outside(eager: bool) -> None:
     del eager
     strategy = mirrored()
