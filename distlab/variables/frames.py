@@ -215,47 +215,11 @@ class TracedFrame(_FrameOfTrace):
         return value
 
 
-@final
-class LoopFrame(_FrameOfTrace):
-    """The variables in one iteration of a loop that carries those that it assigns."""
+class _InnerFrame(_FrameOfTrace):
+    """The variables in a function that JAX transforms, within a frame or outside of all."""
 
-    def __init__(self, outer: Frame, carried: dict[StoredVariable, jax.Array]) -> None:
-        super().__init__()
-        self.written = carried
-        self._outer = outer
-
-    def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns the carried value of a variable, or that from outside of the loop."""
-        self.note_kept()
-        return self.written[variable] if variable in self.written else self._outer.get(variable)
-
-    def note_made(self, made: Sequence[StoredVariable]) -> None:
-        """Notes the variables that the function has made so far."""
-        self._outer.note_made(made)
-
-    def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        """Assigns a variable; raises what `TracedFrame.set` raises."""
-        self._require_own_trace(variable)
-        self.written[variable] = value
-        kept_traces.note_assigned()
-
-    def update(self, variable: StoredVariable, operation: Operation) -> None:
-        """Refuses: the operations of all iterations would be one assignment, and lose others'."""
-        raise UnsupportedError(
-            f"{variable.name} is on a parameter server, which {operation.verb} in dl.scan can't "
-            "reach. Call strategy.run for each step, or sum up what to add in the carry and add "
-            "it after the loop."
-        )
-
-
-@final
-class GradientFrame(_FrameOfTrace):
-    """The variables of a function that is being differentiated.
-
-    Attributes:
-      written: The variables that it is differentiated by, or that it assigns, with their last
-        value.
-    """
+    _where: str
+    _instead: str
 
     def __init__(self, outer: Frame | None, values: dict[StoredVariable, jax.Array]) -> None:
         super().__init__()
@@ -264,6 +228,7 @@ class GradientFrame(_FrameOfTrace):
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the value of a variable in this function, or that from outside of it."""
+        self.note_kept()
         if variable in self.written:
             return self.written[variable]
         if self._outer is not None:
@@ -271,22 +236,42 @@ class GradientFrame(_FrameOfTrace):
         with use(None):
             return variable.value()
 
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
+        """Assigns a variable; raises what `TracedFrame.set` raises."""
+        self._require_own_trace(variable)
+        self.written[variable] = value
+        kept_traces.note_assigned()
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Refuses: the operations of several calls would be one assignment, and lose others'."""
+        raise UnsupportedError(
+            f"{variable.name} is on a parameter server, which {operation.verb} in {self._where} "
+            f"can't reach. {self._instead}"
+        )
+
     def note_made(self, made: Sequence[StoredVariable]) -> None:
         """Notes the variables that the function has made so far."""
         if self._outer is not None:
             self._outer.note_made(made)
 
-    def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        """Assigns a variable; raises what `TracedFrame.set` raises."""
-        self._require_own_trace(variable)
-        self.written[variable] = value
 
-    def update(self, variable: StoredVariable, operation: Operation) -> None:
-        """Changes a variable on a parameter server, which needs numbers."""
-        raise UnsupportedError(
-            f"{variable.name} is on a parameter server, which {operation.verb} in the function of "
-            "value_and_grad can't reach. Return the value from it, and assign it afterwards."
-        )
+@final
+class LoopFrame(_InnerFrame):
+    """The variables in one iteration of a loop that carries those that it assigns."""
+
+    _where = "dl.scan"
+    _instead = (
+        "Call strategy.run for each step, or sum up what to add in the carry and add it after the "
+        "loop."
+    )
+
+
+@final
+class GradientFrame(_InnerFrame):
+    """The variables of a function that is differentiated by some of them."""
+
+    _where = "the function of value_and_grad"
+    _instead = "Return the value from it, and assign it afterwards."
 
     def note_kept(self) -> None:
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
