@@ -219,6 +219,14 @@ def test_a_stateful_layer_for_the_global_batch_names_the_size_to_use() -> None:
         model.fit(np.ones((8, 5, 3), "f4"), np.ones((8, 4), "f4"), batch_size=4, verbose=0)
 
 
+def test_a_list_that_map_returns_is_a_tuple_as_in_tf_data(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2.5\n3,4.5\n")
+    lines = dl.data.TextLineDataset(str(path)).skip(1)
+    rows = lines.map(lambda line: dl.io.decode_csv(line, [0, 0.0])).map(lambda a, b: a * b)
+    assert [float(row) for row in rows] == [2.5, 13.5]
+
+
 def test_padded_batches_keep_strings_beside_sequences() -> None:
     spec = {"id": dl.data.TensorSpec([], str), "x": dl.data.TensorSpec([None], "float32")}
     dataset = dl.data.Dataset.from_generator(

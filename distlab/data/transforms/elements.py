@@ -43,7 +43,7 @@ class Map(Unary):
     def spec(self) -> Any:
         """The specs of the function's first result."""
         return spec_of_results(
-            self.input, lambda value: spec_of(to_numpy(call_with(self.function, value)))
+            self.input, lambda value: spec_of(to_numpy(self._returned(value)))
         )
 
     @property
@@ -59,7 +59,12 @@ class Map(Unary):
         return ParallelMapped(reader, self._apply, self.threads)
 
     def _apply(self, element: Element) -> Element:
-        return Element(to_own(call_with(self.function, element.value)), element.indices)
+        return Element(to_own(self._returned(element.value)), element.indices)
+
+    def _returned(self, value: Any) -> Any:
+        """Returns the function's result; a list, such as `decode_csv` returns, is a tuple."""
+        result = call_with(self.function, value)
+        return tuple(result) if isinstance(result, list) else result
 
 
 @dataclass(frozen=True, eq=False)
