@@ -10,7 +10,7 @@ from typing import Final
 from tornado.web import RequestHandler
 
 from distlab.errors import NotARunError
-from distlab.runs.damage import told
+from distlab.runs.damage import as_damage
 from distlab_dashboard.access.arguments import argument
 from distlab_dashboard.library import Library
 from distlab_dashboard.metrics import exposition, families_of_folder, families_of_run
@@ -86,7 +86,7 @@ class Metrics(RequestHandler):
                 self.set_header("Retry-After", str(_RETRY_SECONDS))
                 self._refuse(503, "The run is being read. Try again.")
             else:
-                with told(run.feed.path, "counted", "its page may hold more of it"):
+                with as_damage(run.feed.path, "counted", "its page may hold more of it"):
                     text = self._figures(run, name)
                 self.finish(text)
         except NotARunError as error:

@@ -102,7 +102,7 @@ class Export(RequestHandler):
             self._refuse(503, error)
         except NotARunError as error:
             self._refuse(404, error)
-        except DistlabError as error:
+        except (DistlabError, OSError) as error:  # such as a full disk
             self._refuse(409, error)
 
     def _describe(self, run: ServedRun, name: str) -> None:
@@ -112,7 +112,7 @@ class Export(RequestHandler):
         title = f"{known.name if known else 'run'}-{name}"
         self.set_header("Content-Disposition", attachment_named(title))
 
-    def _refuse(self, status: int, error: DistlabError) -> None:
+    def _refuse(self, status: int, error: Exception) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(str(error))

@@ -136,10 +136,11 @@ class Library:
     def _path(self, name: str) -> Path | None:
         """Returns a run's folder, which lies inside of the root whatever the name contains."""
         root = self._root
-        if self._only is not None or root is None:
-            if self._only is None or name not in {"", self._only.name}:
+        if self._only is not None:
+            if name not in {"", self._only.name}:
                 raise _unknown(name)
             return root
+        assert root is not None
         try:
             path = (root / name).resolve()
             known = bool(name) and path.is_relative_to(root) and path.is_dir()

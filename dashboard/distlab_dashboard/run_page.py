@@ -10,7 +10,7 @@ from distlab.folds import BatchDetail, Folds
 from distlab.page.board import Board
 from distlab.page.facts import Facts, collect, loop_facts
 from distlab.page.view import View
-from distlab.runs.damage import told
+from distlab.runs.damage import as_damage
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
@@ -78,7 +78,7 @@ class RunPage:
             self._zoom.update()
         if view.page == "compare" and self._other is not None:
             compared = f"compared with the one in {self._other.feed.path}"
-            with told(feed.path, compared, "the page of each may hold more of it"):
+            with as_damage(feed.path, compared, "the page of each may hold more of it"):
                 board.compare((feed.folds, self._other.feed.folds), self._names)
         if view.page == "workers":
             board.set_workers(folds, feed.living)

@@ -22,7 +22,7 @@ from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
-from distlab.runs.damage import EXPORT_HOLDS_MORE, told
+from distlab.runs.damage import EXPORT_HOLDS_MORE, as_damage
 from distlab_dashboard.access.arguments import argument
 from distlab_dashboard.access.notices import show_notice
 from distlab_dashboard.library import Library
@@ -55,7 +55,7 @@ class Session:
         try:
             if library.single or run is not None:
                 self._open(run or "", None if library.single else other)
-            with told(self._path, "shown", EXPORT_HOLDS_MORE):
+            with as_damage(self._path, "shown", EXPORT_HOLDS_MORE):
                 self._update()
         except BaseException:
             self._release()

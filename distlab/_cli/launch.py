@@ -137,6 +137,8 @@ class _Output:
             try:
                 file.buffer.write(b"[%s] %s\n" % (name.encode(), line))
                 file.flush()
+            except BlockingIOError:
+                pass  # the reader's pipe is full: this line is lost
             except OSError:
                 self._gone.add(stream)
                 # What is still in the buffer would raise when the interpreter ends.

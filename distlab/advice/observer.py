@@ -33,12 +33,15 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     inside = _in_loop(columns)
     seconds = float((costs["time_ns"] - costs["start_ns"])[inside].sum()) / 1e9
 
+    def total(*names: str) -> float:
+        return float(sum(costs[name][inside].sum() for name in names))
+
     def share(*names: str) -> float:
-        return float(sum(costs[name][inside].sum() for name in names)) / 1e9 / seconds
+        return total(*names) / 1e9 / seconds
 
     found = []
     if seconds >= _LEAST_SECONDS:
-        events = 1e9 * share("events")
+        events = total("events") / seconds
         logs, callers = share("log_ns"), share("emit_ns", "log_ns")
         threads = share("writer_ns", "watcher_ns")
         many = events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS)

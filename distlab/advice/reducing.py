@@ -121,20 +121,20 @@ def _again(columns: EvidenceColumns, calls: _Calls) -> Advice:
     )
 
 
-def _calls_of(columns: EvidenceColumns, rows: Ints) -> int:
-    """Returns the number of calls; the leaves of a structure are one, and so are equal values."""
-    _, first = np.unique(columns["reductions"]["array"][rows], return_index=True)
-    return len(np.unique(columns["reductions"]["call"][rows[first]]))
-
-
 def _many(columns: EvidenceColumns, rows: Ints) -> Ints:
-    """Returns the calls that combine small values, where they are many."""
-    small = rows[columns["reductions"]["bytes"][rows] < _SMALL_BYTES]
-    return small if _calls_of(columns, small) >= _MANY else small[:0]
+    """Returns the calls of a step that combine small values, each value once, where they are many.
+
+    The leaves of a structure are one call.
+    """
+    reductions = columns["reductions"]
+    small = rows[reductions["bytes"][rows] < _SMALL_BYTES]
+    _, first = np.unique(reductions["array"][small], return_index=True)
+    once = small[np.sort(first)]
+    return once if len(np.unique(reductions["call"][once])) >= _MANY else once[:0]
 
 
 def _one_by_one(columns: EvidenceColumns, calls: _Calls) -> Advice:
-    number = round(_calls_of(columns, calls.rows) / calls.steps)
+    number = round(len(np.unique(columns["reductions"]["call"][calls.rows])) / calls.steps)
     share = calls.spent.share
     return new_advice(
         MANY,

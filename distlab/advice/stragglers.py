@@ -144,9 +144,7 @@ def _slow_in(capture: Capture) -> tuple[list[int], float, float]:
 def far_above(work: Floats) -> tuple[list[int], float]:
     """Returns the few replicas with far more work than the others, and how many times as much."""
     order = np.argsort(-work)
-    for few in range(1, max(2, (len(work) + 1) // 2)):
-        if few >= len(work):
-            break
+    for few in range(1, min(len(work), max(2, (len(work) + 1) // 2))):
         last, rest = work[order[few - 1]], work[order[few:]]
         if last >= _RATIO * max(np.median(rest), 1) and last >= _RATIO * rest[0]:
             return sorted(order[:few].tolist()), float(last / max(np.median(rest), 1))

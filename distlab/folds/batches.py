@@ -15,6 +15,7 @@ from distlab.folds._previews import Previews
 from distlab.folds.arrays import Flags, Floats, Ints, Pixels
 
 _MOST_FUNCTIONS: Final = 2
+_MOST_DATASETS: Final = 1_000
 
 
 class DatasetNames:
@@ -40,6 +41,8 @@ class DatasetNames:
             origin = _origin(event)
             alike = [one for one, known in enumerate(self._origins) if known == origin]
             place = self._place_of[number] = alike[0] if alike else self._new_place(origin)
+            if len(self._place_of) > _MOST_DATASETS:  # one is made for each epoch, say
+                del self._place_of[next(iter(self._place_of))]
         self.counts[place] += 1
         self._newest[event.strategy] = number, first
         return place

@@ -13,6 +13,8 @@ from distlab.folds._fold import Fold
 from distlab.folds.arrays import Ints
 
 _SERVER: Final = "server "
+_MOST_CELLS: Final = 1 << 24
+"""Arrays times devices: 128 MB."""
 
 
 class PlacementColumns(TypedDict):
@@ -54,19 +56,24 @@ class Placements(Fold[PlacementColumns]):
         arrays = _in_order(self._arrays.values())
         servers = [_server(number) for number in sorted(self._servers)]
         column = {name: place for place, name in enumerate([*self._devices, *servers])}
-        table = np.zeros((len(arrays), len(column)), np.int64)
+        # A damaged file may name as many devices as arrays.
+        shown = arrays[: _MOST_CELLS // max(1, len(column))]
+        table = np.zeros((len(shown), len(column)), np.int64)
+        total = np.zeros(len(column), np.int64)
         for row, placed in enumerate(arrays):
             for device, size in zip(placed.devices, placed.bytes_per_device, strict=True):
-                home = device if placed.server is None else _server(placed.server)
-                table[row, column[home]] += size
+                place = column[device if placed.server is None else _server(placed.server)]
+                total[place] += size
+                if row < len(shown):
+                    table[row, place] += size
         return {
-            "name": [placed.name for placed in arrays],
-            "layout": [placed.layout for placed in arrays],
-            "shape": [list(placed.shape) for placed in arrays],
-            "dtype": [placed.dtype for placed in arrays],
+            "name": [placed.name for placed in shown],
+            "layout": [placed.layout for placed in shown],
+            "shape": [list(placed.shape) for placed in shown],
+            "dtype": [placed.dtype for placed in shown],
             "bytes": table,
             "device": list(column),
-            "device_bytes": table.sum(axis=0),
+            "device_bytes": total,
         }
 
 

@@ -72,7 +72,6 @@ class _Worker:
         self.last_ns = 0
         self.examples = 0
         self.bytes = 0
-        self.own_sizes: slice | None = None
         self.waits: deque[tuple[int, int]] = deque(maxlen=_MOST_STEPS)
 
     def wait_ms(self) -> float:

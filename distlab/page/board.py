@@ -127,7 +127,8 @@ class Board:
                 try:
                     self._show(name, entry.state(folds, view), columns)
                 except Exception as error:  # noqa: BLE001 - raised when the others are drawn
-                    say_not_drawn(self._chart(name).root)
+                    if name in self._charts:
+                        say_not_drawn(self._charts[name].root)
                     first = first or error
         return first
 

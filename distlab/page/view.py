@@ -23,18 +23,18 @@ class View:
     """The part of a run that a page shows, and the buttons pressed on it."""
 
     page: _Word = "overview"
-    batch: _Count | None = None  # the newest
-    dataset: _Count | None = None  # all
+    batch: _Count | None = None  # None: the newest
+    dataset: _Count | None = None  # None: all
     replica: _Count = 0  # the first one drawn, where there are too many for all
-    device: _Count | None = None  # likewise; all in groups
-    at: _Seconds | None = None  # the newest moment, of seconds since the run began
-    since: _Seconds | None = None  # leaves out no events
-    speed: _Seconds | None = None  # the moment does not move, else by so much in a second
+    device: _Count | None = None  # likewise; None: all in groups
+    at: _Seconds | None = None  # seconds since the run began; None: the newest moment
+    since: _Seconds | None = None  # seconds before which events are left out; None: none are
+    speed: _Seconds | None = None  # seconds by which the moment moves on in a second
     reduction: _Count = 0  # the row whose traffic is drawn
-    kind: _Word = ""  # events of all kinds
+    kind: _Word = ""  # of the events; empty: all kinds
     text: _Word = ""  # that the events contain
-    before: _Count | None = None  # lists the newest events, else those with lower numbers
-    event: _Count | None = None  # none is shown in full
+    before: _Count | None = None  # lists events with lower numbers; None: the newest
+    event: _Count | None = None  # the one shown in full
     captures: _Count = 0  # requested so far
     orders: _Count = 0  # loop buttons pressed so far; the last one:
     loop: _Count = 0

@@ -15,7 +15,7 @@ EXPORT_HOLDS_MORE: Final = 'run.export("events.jsonl") may hold more of it'
 
 
 @contextlib.contextmanager
-def told(path: Path | None, what: str, remedy: str) -> Iterator[None]:
+def as_damage(path: Path | None, what: str, remedy: str) -> Iterator[None]:
     """Makes errors of a block, which reads a run's events, those of a damaged file."""
     try:
         yield

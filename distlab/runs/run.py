@@ -16,7 +16,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, NewerRunWarnin
 from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Envelope, Event, Unknown, kind_of
 from distlab.folds import Join
 from distlab.runs.comparison import Comparison, compare_runs
-from distlab.runs.damage import EXPORT_HOLDS_MORE, told
+from distlab.runs.damage import EXPORT_HOLDS_MORE, as_damage
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
@@ -312,7 +312,7 @@ class Run:
           >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
           ('first', 'finished', 10, {'loss': 0.5})
         """
-        with told(self.path, "summed up", EXPORT_HOLDS_MORE):
+        with as_damage(self.path, "summed up", EXPORT_HOLDS_MORE):
             return summarize(self, *self._reader.totals())
 
     def advice(self) -> list[Advice]:
@@ -332,7 +332,7 @@ class Run:
           ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
           []
         """
-        with told(self.path, "advised on", EXPORT_HOLDS_MORE):
+        with as_damage(self.path, "advised on", EXPORT_HOLDS_MORE):
             return advise(self)
 
     def compare(self, other: Run) -> Comparison:
@@ -365,7 +365,7 @@ class Run:
                 f"A run is compared with another run, got {shown(other)}. Open it first: "
                 'run.compare(dl.Run.open("runs/second")).'
             )
-        with told(self.path, f"compared with the one in {other.path}", EXPORT_HOLDS_MORE):
+        with as_damage(self.path, f"compared with the one in {other.path}", EXPORT_HOLDS_MORE):
             return compare_runs(self, other)
 
     def programs(self) -> Programs:
@@ -388,7 +388,7 @@ class Run:
           ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
           ('square', 'new function', 1)
         """
-        with told(self.path, "searched for its programs", EXPORT_HOLDS_MORE):
+        with as_damage(self.path, "searched for its programs", EXPORT_HOLDS_MORE):
             return read_programs(self.events if len(self.processes) < 2 else self._joined)
 
     def _joined(self, kind: str) -> Iterator[Event]:
@@ -475,7 +475,7 @@ class Run:
           The folder.
 
         Raises:
-          ArgumentTypeError: `logdir` is not a path.
+          ArgumentValueError: `logdir` is a URL.
           RecordError: The folder can't be written, or the run was closed.
           NotARunError: The run is damaged in a way that can't be passed over.
 

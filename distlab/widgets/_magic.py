@@ -26,7 +26,7 @@ class Options(NamedTuple):
     panes: list[str]  # the charts to show, none for those of `watch`
     folder: str | None  # to record to
     variable: str  # the cell's name for the recording, empty for none
-    batch: int | None  # the newest
+    batch: int | None  # None: the newest
     overwrite: bool
 
 

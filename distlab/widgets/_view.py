@@ -60,7 +60,7 @@ class View:
     def _open(self, source: Source | None, batch: int | None) -> None:
         check_packages()
         from distlab.page.feed import Feed
-        from distlab.runs.damage import told
+        from distlab.runs.damage import as_damage
 
         watched = _ring() if source is None else _checked(source)
         if batch is not None and not is_count(batch):
@@ -80,7 +80,7 @@ class View:
             self._host = f"distlab-{uuid.uuid4().hex}"
             self._widget = ViewWidget(self._host, self.panes, batch=batch, buttons=buttons)
         try:
-            with told(self.feed.path, "shown", _REMEDY):
+            with as_damage(self.feed.path, "shown", _REMEDY):
                 self.feed.pull()
                 self.refresh(self.feed.folds)
                 if views:

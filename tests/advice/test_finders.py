@@ -411,8 +411,11 @@ def test_a_recording_stores_the_advice_that_its_run_gives(
     assert ("uneven_batch", "replica 1") in [(e.cause, e.subject) for e in stored]
 
 
+@pytest.mark.parametrize("lasting", [True, False])
 @pytest.mark.parametrize(("every", "when"), [(1, "in each step"), (4, "after 8 of 30 steps")])
-def test_small_values_combined_once_an_epoch_are_named_as_that(every: int, when: str) -> None:
+def test_small_values_combined_once_an_epoch_are_named_as_that(
+    every: int, when: str, lasting: bool
+) -> None:
     events: list[Event] = [*beginning(2, "cpu")]
     for number in range(30):
         called = number * 10 * MS
@@ -420,7 +423,10 @@ def test_small_values_combined_once_an_epoch_are_named_as_that(every: int, when:
         if number % every == 0:
             events += [
                 msgspec.structs.replace(
-                    reduction(called + n * MS, MS), bytes=64, call=100 * number + n
+                    reduction(called + n * MS, MS),
+                    bytes=64,
+                    call=100 * number + n,
+                    array=n if lasting else 100 * number + n,  # the same arrays in each step
                 )
                 for n in range(1, 6)
             ]

@@ -140,6 +140,7 @@ FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
         "kind": "MessageSent", "msg_type": "bokeh_event",
         "msg_data": {"type": "event", "name": "button_click", "values": {"type": "map"}},
     },
+    "a lone surrogate": lambda _: {"kind": "\ud800"},
     "no event": lambda _: {},
 }  # fmt: skip
 
@@ -182,6 +183,7 @@ NO_MESSAGES: dict[str, Callable[[Viewer], Awaitable[object]]] = {
     "a document": push_a_document,
     "a number as id": lambda viewer: viewer.send("PATCH-DOC", {"events": []}, msgid=5),
     "a list as type": lambda viewer: viewer.send("PATCH-DOC", {"events": []}, msgtype=["x"]),
+    "a surrogate as type": lambda v: v.send("PATCH-DOC", {"events": []}, msgtype="\ud800"),
     "no content": lambda viewer: viewer.send("PATCH-DOC", []),
     "no JSON": send_no_json,
     "a long one": lambda viewer: viewer.socket.write_message(json.dumps("x" * MOST_BYTES)),

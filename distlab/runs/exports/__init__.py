@@ -17,7 +17,7 @@ from distlab.errors import (
     MissingExtraError,
     RecordError,
 )
-from distlab.runs.damage import told
+from distlab.runs.damage import as_damage
 from distlab.runs.exports import lines, trace
 from distlab.runs.recorded import Recorded
 from distlab.text.paths import at_home, path_refusal
@@ -72,7 +72,9 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     unfinished = target.with_name(f".distlab-export-{os.getpid()}-{threading.get_ident()}")
     try:
         _require_free(target, overwrite)
-        with told(run.path, f"written as {target.suffix}", "another format may hold more of it"):
+        with as_damage(
+            run.path, f"written as {target.suffix}", "another format may hold more of it"
+        ):
             write(run, unfinished)
         unfinished.replace(target)
     except DistlabError:

@@ -9,7 +9,7 @@ from typing import Final
 
 from distlab.errors import DistlabError
 from distlab.events import RunEnd
-from distlab.runs.damage import told
+from distlab.runs.damage import as_damage
 from distlab.runs.exports import unwritten
 from distlab.runs.recorded import Recorded, envelopes
 from distlab.tracking.relay import Relay
@@ -27,7 +27,7 @@ def to_tensorboard(run: Recorded, logdir: str | os.PathLike[str]) -> Path:
     relays: dict[int, Relay] = {}
     ends: dict[int, RunEnd] = {}
     try:
-        with told(run.path, "written for TensorBoard", _REMEDY):
+        with as_damage(run.path, "written for TensorBoard", _REMEDY):
             for process, event in envelopes(run):
                 if isinstance(event, RunEnd):
                     ends[process] = event
