@@ -58,8 +58,7 @@ def launch(
 
     Raises:
       ArgumentTypeError: An argument has another type.
-      ArgumentValueError: A number is less than 1, or more than 4,096; or ipyparallel has no
-        launcher of that name.
+      ArgumentValueError: A number is less than 1, or more than 4,096.
       OptionError: `devices` or `engines` is passed together with `parameter_servers`.
       MissingExtraError: ipyparallel, or Dask, is not installed.
       ClusterError: The processes did not start in time.

@@ -11,7 +11,6 @@ import atexit
 import os
 import secrets
 import socket
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from distlab.runs.collector import Collector
 from distlab.runs.run_file import RunFile, file_of, lock_path
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause, shown_text
+from distlab.user_code import warn
 
 _BEGIN_SECONDS: Final = 60.0
 """The longest wait of a process for process 0 to begin the run."""
@@ -208,12 +208,11 @@ class _Beginning:
         except RecordError:
             raise
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"The events of worker {participant.index} can't be sent: {shown_clause(error)}. "
                 f"It records to {folder} on its own machine, {socket.gethostname()}: copy its file "
                 "beside those of the others afterwards.",
                 RuntimeWarning,
-                stacklevel=7,
             )
             return None
 

@@ -337,10 +337,10 @@ def record(
     Raises:
       RecordError: A folder can't be created or written, or already holds a run, or worker 0
         did not begin the run.
-      ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string,
+      ArgumentTypeError: `path` is not a path, `name` is not a string,
         `overwrite` or `probe` is not True or False, or `loggers` is not a list of loggers.
-      ArgumentValueError: `path` is empty, a URL or not encodable in UTF-8, `name` can't be
-        stored, or `total_steps` is not a number of steps.
+      ArgumentValueError: `path` is empty, it or `tensorboard` is a URL or not encodable in
+        UTF-8, `name` can't be stored, or `total_steps` is not a number of steps.
 
     Warns:
       RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from distlab.errors import RecordError
-from distlab.text.paths import at_home
+from distlab.errors import ArgumentValueError, RecordError
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.png import encode
 from distlab.text.shown import shown, shown_clause
 from distlab.tracking.event_files import EventFile
@@ -32,6 +32,7 @@ class TensorBoard(Logger):
       path: The newest event file; None before the first.
 
     Raises:
+      ArgumentValueError: `logdir` is a URL.
       RecordError: The folder can't be created.
 
     Example:
@@ -44,6 +45,8 @@ class TensorBoard(Logger):
     """
 
     def __init__(self, logdir: str | os.PathLike[str]) -> None:
+        if refusal := path_refusal(logdir, "TensorBoard's log"):
+            raise ArgumentValueError(refusal)
         # The program may change its directory.
         self._folder = Path(at_home(os.fspath(logdir))).absolute()
         self.path: Path | None = None

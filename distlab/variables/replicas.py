@@ -36,11 +36,11 @@ def made_once(make: Callable[[], Any], name: str) -> Any:
     return get_replica_context().collectives.create(make, name)
 
 
-def may_make() -> bool:
-    """Returns whether a compiled function may make objects in this trace: its first one."""
+def makes_again() -> bool:
+    """Returns whether a compiled function is traced again, so that it must make nothing to keep."""
     if frames.is_eager() or scopes.in_cross_replica_context():
         return False
-    return bool(getattr(get_replica_context().collectives, "may_make", False))
+    return not getattr(get_replica_context().collectives, "may_make", True)
 
 
 def assigned(

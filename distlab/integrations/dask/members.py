@@ -12,7 +12,7 @@ from weakref import WeakMethod, WeakSet
 from distributed.comm.core import Comm, connect
 from distributed.core import ConnectionPool
 
-from distlab.errors import ClusterError
+from distlab.errors import ClusterError, ClusterSpecError
 from distlab.integrations.dask.connection import host_and_port
 from distlab.integrations.dask.handlers import require_same
 from distlab.launching.exit_codes import in_short
@@ -78,7 +78,7 @@ class Members:
         self._comms: dict[Task, Comm] = {}
         self._watcher: WeakMethod[Watcher] | None = None
         self._why: dict[Task, BaseException] = {}  # why a task is not there
-        self._refused: ClusterError | None = None
+        self._refused: ClusterError | ClusterSpecError | None = None
         self._followers: list[asyncio.Task[None]] = []
         _all.add(self)
 
@@ -154,6 +154,10 @@ class Members:
                 self._why[task] = error
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
+            except ClusterSpecError as error:  # of a client in this process, say
+                self._refused = error
+                self._changed.set()
+                return
             seen = CLOSED
             try:
                 await self._greet(task, comm)

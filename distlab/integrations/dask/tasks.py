@@ -177,12 +177,17 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
 
     async def find(task: Task) -> Presence:
         scheduler: Any = client.scheduler
-        for address, about in (await scheduler.identity(n_workers=-1))["workers"].items():
-            if str(about["name"]) == names[task]:
-                cluster = client.cluster
-                own = cluster.exit_of(names[task]) if isinstance(cluster, LocalTasks) else None
-                return Presence(address, own)
-        raise OSError("Dask's scheduler has no such worker")
+        there = (await scheduler.identity(n_workers=-1))["workers"]
+        where = {str(about["name"]): address for address, about in there.items()}
+        if names[task] not in where and task.job == "worker":
+            # Without a name of its own it is called by its address, another one once restarted.
+            free = [name for name in where if name not in names.values()]
+            names[task] = free[0] if free else names[task]
+        if names[task] not in where:
+            raise OSError("Dask's scheduler has no such worker")
+        cluster = client.cluster
+        own = cluster.exit_of(names[task]) if isinstance(cluster, LocalTasks) else None
+        return Presence(where[names[task]], own)
 
     session, own = uuid.uuid4().hex, Connection(client.rpc, event_loop(client), lambda: None)
     members = Members(own.pool, session, names, find)

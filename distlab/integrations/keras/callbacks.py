@@ -34,7 +34,6 @@ class Controlled(keras.callbacks.Callback):  # type: ignore[misc]
 
     Raises:
       ArgumentTypeError: `name` is not a string.
-      ArgumentValueError: `pause_seconds` is not above 0.
 
     Example:
       >>> import keras

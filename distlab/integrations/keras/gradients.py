@@ -43,6 +43,6 @@ def value_and_grad(loss_fn: Callable[[], Any], variables: Any, *, has_aux: bool 
       [[1.0], [1.0]]
     """
     leaves = tree.flatten(variables)
-    held = [(held_of(leaf) or hold_outside(leaf, leaf._value)).variable for leaf in leaves]
+    held = [(held_of(leaf) or hold_outside(leaf)).variable for leaf in leaves]
     result, gradients = differentiated(loss_fn, held, has_aux=has_aux)
     return result, tree.pack_sequence_as(variables, gradients)

@@ -179,7 +179,7 @@ def hold(keras: Any, array: Any) -> Held:
     return held
 
 
-def hold_outside(keras: Any, array: Any) -> Held:
+def hold_outside(keras: Any) -> Held:
     """Puts a variable that was made in no scope where a replica function can read and assign it.
 
     All replicas share it, as TensorFlow's replicas share such a variable.
@@ -187,9 +187,10 @@ def hold_outside(keras: Any, array: Any) -> Held:
 
     def make() -> Held:
         with scopes.outside():
-            return hold(keras, array)
+            return hold(keras, keras.__dict__["_value"])
 
     held: Held = replicas.made_once(make, keras.path or keras.name)
+    keras.__dict__["_value"] = None
     return held
 
 

@@ -34,11 +34,15 @@ def patch_variables() -> None:
             getattr(held.variable, name)(value)
             return self.value
 
+    _patch_making()
+
+
+def _patch_making() -> None:
     @patch(JaxVariable, "_initialize_with_initializer")
     def _initialize_with_initializer(old: Function, self: Any, initializer: Any) -> None:
         """Makes a variable that the first step keeps, such as one of a metric."""
-        if frames.current() is None or not replicas.may_make():
-            old(self, initializer)  # in a later trace, of an object that is not kept
+        if frames.current() is None or frames.is_eager() or replicas.makes_again():
+            old(self, initializer)
         else:
             replicas.made_once(lambda: old(self, initializer), self.path)
 
@@ -47,8 +51,13 @@ def patch_variables() -> None:
         """Makes the variables of a layer in the first step, once for all replicas."""
         if self.built or frames.current() is None:
             old(self, call_spec)
+        elif replicas.makes_again():  # a layer that the function makes at each call
+            old(self, call_spec)
+            if self.variables:
+                replicas.made_once(lambda: self, self.name)  # raises
         else:
             replicas.made_once(lambda: old(self, call_spec), self.name)
+            old(self, call_spec)  # a replica's own layer; one that all share is built by now
 
 
 def _variable(self: Any) -> Any:
@@ -64,8 +73,7 @@ def _value(self: Any) -> Any:
         array = self.__dict__.get(_VALUE)
         if array is None or frames.current() is None or _is_traced(array):
             return array
-        held = hold_outside(self, array)
-        self.__dict__[_VALUE] = None
+        held = hold_outside(self)
     return held.value()
 
 
@@ -83,8 +91,7 @@ def _set_value(self: Any, array: Any) -> None:
         # Also of a variable that a replica function makes, uses and forgets, such as a metric's.
         self.__dict__[_VALUE] = array
     else:
-        hold_outside(self, before).set(array)
-        self.__dict__[_VALUE] = None
+        hold_outside(self).set(array)
 
 
 def _is_traced(array: Any) -> bool:

@@ -210,6 +210,7 @@ class Checkpoint:
     def _restore(self, path: Path, *, partial: bool) -> CheckpointLoadStatus:
         self.sync()
         entries = files.entries(path)
+        self._leaves()  # builds the optimizers of models, which may have a name of their own
         here = self._leaves()
         later = self._later(set(entries) - set(here))
         unused = sorted(set(entries) - set(here) - set(later) - {_COUNTER})
@@ -229,16 +230,19 @@ class Checkpoint:
             give_later(optimizer, number, arrays[name])
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
-    def _later(self, names: Collection[str], within: str = "") -> dict[str, tuple[Any, int]]:
+    def _later(
+        self, names: Collection[str], name: str = "", inside: tuple[Checkpoint, ...] = ()
+    ) -> dict[str, tuple[Any, int]]:
         """Returns the variables that Keras' optimizers make in their first step, by name."""
         found: dict[str, tuple[Any, int]] = {}
         for part, value in self._parts.items():
-            full = f"{within}/{part}" if within else part
+            full = f"{name}/{part}" if name else part
             if isinstance(value, Checkpoint):
-                found |= value._later(names, full)
+                if value is not self and value not in inside:
+                    found |= value._later(names, full, (*inside, self))
             elif is_unbuilt_optimizer(value):
-                numbers = {name: name[len(full) + 1 :] for name in names if _is_below(name, full)}
-                found |= {name: (value, int(n)) for name, n in numbers.items() if n.isdecimal()}
+                numbers = {one: one[len(full) + 1 :] for one in names if _is_below(one, full)}
+                found |= {one: (value, int(n)) for one, n in numbers.items() if n.isdecimal()}
         return found
 
     def read(
@@ -335,7 +339,7 @@ class Checkpoint:
             return
         raise CheckpointMismatchError(
             f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. Make "
-            "the objects as they were when it was saved; "
+            "the objects as they were when it was saved, and build a LossScaleOptimizer first; "
             "partial=True restores the names that both have."
         )
 

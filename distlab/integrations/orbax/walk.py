@@ -119,7 +119,9 @@ def is_unbuilt_optimizer(value: Any) -> bool:
     keras = sys.modules.get("keras")
     if keras is None or not hasattr(keras, "Layer"):
         return False
-    return isinstance(value, keras.optimizers.Optimizer) and not value.built
+    if not isinstance(value, keras.optimizers.Optimizer) or value.built:
+        return False
+    return not hasattr(value, "inner_optimizer")  # whose variables are numbered after it is built
 
 
 def give_later(optimizer: Any, number: int, array: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
@@ -110,6 +111,39 @@ def test_metrics_that_the_first_step_makes_are_kept(eager: bool) -> None:
     assert (float(means["x"].result()), float(means["x"].count)) == (2.5, 4.0)
 
 
+def test_a_step_may_make_layers_without_variables(eager: bool) -> None:
+    del eager
+    strategy = mirrored()
+    with strategy.scope():
+        dense = keras.layers.Dense(2, kernel_initializer="ones")
+        optimizer = keras.optimizers.Adam(0.1)  # the first step makes its variables
+
+    def step(x: Any) -> Any:
+        def loss_fn() -> Any:
+            hidden = dense(x)
+            return keras.ops.sum(keras.layers.Add()([hidden, hidden]))
+
+        dense(x)
+        loss, gradients = dl.keras.value_and_grad(loss_fn, dense.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, dense.trainable_variables, strict=True))
+        return loss
+
+    losses = [strategy.run(step, args=(jnp.ones((1, 3)),)).values[1] for _ in range(2)]
+    # Adam takes 0.1 off each of the six weights and two biases.
+    assert [float(loss) for loss in losses] == pytest.approx([12.0, 12.0 - 2 * 0.8], abs=1e-4)
+
+
+def test_gradients_of_a_model_made_in_no_scope_are_computed(eager: bool) -> None:
+    del eager
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, use_bias=False)])
+    result = mirrored().run(
+        lambda: dl.keras.value_and_grad(lambda: keras.ops.sum(model(X)), model.trainable_variables)[
+            1
+        ][0]
+    )
+    assert result.values[1].tolist() == [[4.0, 4.0]] * 3
+
+
 def test_an_optimizer_may_be_built_inside_a_scan() -> None:
     strategy, model = made()
     with strategy.scope():
@@ -142,6 +176,33 @@ def test_a_variable_without_a_part_in_the_loss_has_no_gradient() -> None:
     (value, aux), (first, second) = dl.value_and_grad(loss, (w, other), has_aux=True)
     assert (float(value), first.tolist(), second) == (5.0, [2.0, 4.0], None)
     assert (float(aux["other"]), aux["name"], int(counted)) == (3.0, "squares", 1)
+
+
+def test_a_variable_listed_twice_has_its_gradient_twice() -> None:
+    w = dl.Variable(3.0)
+    _, gradients = dl.value_and_grad(lambda: w * w, [w, w])
+    assert [float(gradient) for gradient in gradients] == [6.0, 6.0]
+
+
+def test_a_jitted_helper_of_a_loss_reads_the_present_variable(eager: bool) -> None:
+    del eager
+    strategy = mirrored()
+    with strategy.scope():
+        w = dl.Variable(2.0)
+    scaled = jax.jit(lambda x: x * w.value())
+
+    def step(x: Any) -> Any:
+        first, gradient = dl.value_and_grad(lambda: scaled(x), w)
+        second, _ = dl.value_and_grad(lambda: 2 * scaled(x), w)
+        w.assign_sub(gradient)
+        return first, second, scaled(x)
+
+    seen = [strategy.run(step, args=(jnp.float32(1.0),)) for _ in range(2)]
+    found = [[float(part.values[1]) for part in one] for one in seen]
+    assert found == [[2.0, 4.0, 1.0], [1.0, 2.0, 0.0]]
+    loss, gradient = dl.value_and_grad(lambda: scaled(3.0), w)
+    assert (float(loss), float(gradient)) == (0.0, 3.0)
+    assert float(dl.value_and_grad(lambda: scaled(4.0), w)[1]) == 4.0
 
 
 def test_what_is_no_variable_or_no_pair_is_refused() -> None:

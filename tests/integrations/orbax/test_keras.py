@@ -55,6 +55,9 @@ def test_model_and_optimizer_may_be_named_apart(tmp_path: Path) -> None:
     dl.train.Checkpoint(optimizer=own, model=other).restore(path).assert_consumed()
     assert int(own.iterations) == 2
     assert float(own.learning_rate) == pytest.approx(0.01)
+    third = made(2)
+    dl.train.Checkpoint(optimizer=third.optimizer, model=third).restore(path).assert_consumed()
+    assert int(third.optimizer.iterations) == 2
     own.build(other.trainable_variables)  # as its first step does
     for wanted, slot in zip(optimizer.variables, own.variables, strict=True):
         np.testing.assert_allclose(slot, wanted)
