@@ -243,6 +243,5 @@ class RecompilationWarning(UserWarning):
     """A function is compiled again and again, because what it is compiled for changes.
 
     `Strategy.run` warns at the third compilation of a function that is made anew at each call
-    and refers to something else each time, at the fifth for other values of static arguments,
-    and at the third for other arrays in a Flax NNX object from outside of the function.
+    and refers to something else each time, and at the fifth for other values of static arguments.
     """

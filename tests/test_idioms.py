@@ -196,17 +196,37 @@ def test_elements_may_have_none_in_place_of_a_component(tmp_path: Path) -> None:
         list(dl.data.Dataset.range(2).map(lambda _: None))
 
 
-def test_texts_of_a_batch_pass_through_a_step_unread(eager: bool) -> None:
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_texts_of_batches_pass_through_one_program_unread(replicas: int) -> None:
+    strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(replicas)])
+    columns = {"id": [*"abcdef"], "x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
+    batches = dl.data.Dataset.from_tensor_slices(columns).batch(2)
+    traced: list[None] = []
+
+    def step(b: Any) -> Any:
+        traced.append(None)
+        return {"id": b["id"], "twice": 2 * b["x"]}
+
+    ids, sums = [], []
+    for batch in strategy.experimental_distribute_dataset(batches):
+        result = strategy.run(step, args=(batch,))
+        ids += [t for part in strategy.experimental_local_results(result["id"]) for t in part]
+        sums.append(float(strategy.reduce("SUM", result["twice"], axis=0)))
+    assert ids == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert sums == [6.0, 14.0, 22.0]
+    assert len(traced) == 1
+    with pytest.raises(StructureError, match="holds texts"):
+        strategy.run(lambda b: b["id"] + 1, args=(batch,))
+
+
+def test_texts_are_read_where_functions_run_eagerly() -> None:
     strategy = mirrored()
     (batch,) = strategy.experimental_distribute_dataset(
-        dl.data.Dataset.from_tensor_slices({"id": ["a", "b"], "x": [1.0, 2.0]}).batch(2)
+        dl.data.Dataset.from_tensor_slices({"id": ["a", "bc"], "x": [1.0, 2.0]}).batch(2)
     )
-    result = strategy.run(lambda b: {"id": b["id"], "twice": 2 * b["x"]}, args=(batch,))
-    assert [part.tolist() for part in result["twice"].values] == [[2.0], [4.0]]
-    if not eager:
-        assert [part.tolist() for part in result["id"].values] == [[b"a"], [b"b"]]
-        with pytest.raises(StructureError, match=r"b\['id'\] holds texts"):
-            strategy.run(lambda b: b["id"] + 1, args=(batch,))
+    options = dl.RunOptions(run_eagerly=True)
+    sizes = strategy.run(lambda b: b["x"] + len(b["id"][0]), args=(batch,), options=options)
+    assert [part.tolist() for part in sizes.values] == [[2.0], [4.0]]
 
 
 def test_a_stateful_layer_for_the_global_batch_names_the_size_to_use() -> None:

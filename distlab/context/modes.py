@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import jax
 import msgspec
 
 from distlab.errors import OptionError
@@ -68,6 +69,9 @@ class RunOptions(msgspec.Struct, frozen=True):
             )
 
 
+_jax: Final[Any] = jax.config
+"""Its `jax_disable_jit`, a way to debug, means the same."""
+
 eagerly = False
 """The mode of calls without `run_eagerly`."""
 
@@ -117,7 +121,7 @@ def functions_run_eagerly() -> bool:
       >>> dl.functions_run_eagerly()
       False
     """
-    return eagerly
+    return eagerly or bool(_jax.jax_disable_jit)
 
 
 def chosen_at() -> str:
@@ -128,10 +132,11 @@ def chosen_at() -> str:
 def eager_asked_for(options: RunOptions | None) -> bool:
     """Returns whether a call with these options runs eagerly."""
     if options is None:
-        return eagerly
+        return eagerly or bool(_jax.jax_disable_jit)
     if not isinstance(options, RunOptions):
         raise OptionError(
             f"options must be a distlab.RunOptions or None, got a {type(options).__name__}. Write "
             "RunOptions(run_eagerly=True), or leave options out."
         )
-    return eagerly if options.run_eagerly is None else _checked(options.run_eagerly)
+    chosen = eagerly if options.run_eagerly is None else _checked(options.run_eagerly)
+    return chosen or bool(_jax.jax_disable_jit)

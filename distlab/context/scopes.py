@@ -153,20 +153,16 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
         )
 
 
-@contextlib.contextmanager
 def cross_replica(
     strategy: Host, merging: MergingCollectives | None = None, *, updating: bool = False
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Puts this thread in the cross-replica context of a strategy."""
-    with _entered(_Mode(strategy, None, merging, updating)):
-        yield
+    return _entered(_Mode(strategy, None, merging, updating))
 
 
-@contextlib.contextmanager
-def replica(context: Replica) -> Iterator[None]:
+def replica(context: Replica) -> contextlib.AbstractContextManager[None]:
     """Puts this thread in a replica context."""
-    with _entered(_Mode(context.strategy, context)):
-        yield
+    return _entered(_Mode(context.strategy, context))
 
 
 @contextlib.contextmanager

@@ -36,8 +36,7 @@ ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
 
 EvalTrace: Any = _core.EvalTrace
-eval_trace: Any = _core.eval_trace
-"""The trace that computes at once, and its class."""
+"""The class of the trace that computes at once."""
 
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
@@ -161,6 +160,11 @@ def copied_context() -> Callable[..., Any]:
 def current_trace() -> object:
     """Returns the trace that handles this thread's operations."""
     return _core.trace_ctx.trace
+
+
+def count_as_eval_trace(trace: Any) -> None:
+    """Makes a trace the same as the one that computes at once, for JAX's caches and Flax NNX."""
+    trace._weakref = _core.eval_trace._weakref
 
 
 def being_staged(*, within: object = None) -> bool:

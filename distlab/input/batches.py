@@ -119,7 +119,7 @@ def _with_dicts(value: Any) -> Any:
 
 @final
 class GlobalBatches(Batches):
-    """Steps of a dataset of global batches; `may_read` allows to read one for the specs."""
+    """Steps of a dataset of global batches."""
 
     policy: Literal["rebatch"] = "rebatch"
 
@@ -128,7 +128,6 @@ class GlobalBatches(Batches):
         dataset: Dataset,
         replicas: int,
         *,
-        may_read: bool,
         workers: int = 1,
         worker: int = 0,
     ) -> None:
@@ -140,7 +139,7 @@ class GlobalBatches(Batches):
         size = full_batch(dataset)
         self.nominal = None if size is None else -(-size // replicas)
         # Without known specs the first batch shows it: the source may be read once alone.
-        if may_read and replicas > 1 and dataset.plan.exact and not dataset.batched:
+        if replicas > 1 and dataset.plan.exact and not dataset.batched:
             raise NotBatchedError(
                 "A distributed dataset divides global batches over the replicas, so every "
                 "component of its elements needs a batch dimension, but the elements are "

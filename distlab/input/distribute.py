@@ -41,10 +41,9 @@ def distribute_dataset(
             "distribute_datasets_from_function only. Call that, or leave the mode out."
         )
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
-    may_read = isinstance(dataset, Dataset)
 
     def steps(of: Dataset) -> Batches:
-        return steps_of(of, context, replicas, may_read=may_read)
+        return steps_of(of, context, replicas)
 
     processes = _processes_of(context)
     if processes is None:
@@ -127,7 +126,7 @@ def _processes_of(context: InputContext) -> ProcessGroup | None:
     return group.current() if context.num_input_pipelines > 1 else None
 
 
-def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Batches:
+def steps_of(dataset: Dataset, context: InputContext, replicas: int) -> Batches:
     """Returns the steps of a dataset of global batches.
 
     Sharded by data, each is divided evenly over all replicas. Else it is cut into per-replica
@@ -136,7 +135,7 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
     policy = effective_policy(dataset)
     workers, worker = context.num_input_pipelines, context.input_pipeline_id
     everywhere = workers * replicas
-    whole = GlobalBatches(dataset, everywhere, may_read=may_read, workers=workers, worker=worker)
+    whole = GlobalBatches(dataset, everywhere, workers=workers, worker=worker)
     if workers > 1 and policy is AutoShardPolicy.DATA:
         return whole
     if workers == 1 and policy is not AutoShardPolicy.HINT:

@@ -44,7 +44,6 @@ from distlab.values.checks import checked_call, require_plain
 from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()
-_settings: Any = jax.config
 
 
 def run(
@@ -68,8 +67,7 @@ def run(
             require_no_callback("run was called")
             in_flight.note_thread()
         merging = scopes.entered("run", host)
-        eagerly = modes.eagerly if options is None else modes.eager_asked_for(options)
-        eagerly = eagerly or _settings.jax_disable_jit  # to debug: jax.disable_jit()
+        eagerly = modes.eager_asked_for(options)
         if merging is None and not in_place.offered.keys().isdisjoint(sys.modules.keys()):
             use = in_use.Use()
         call = Call(fn, args, {} if kwargs is None else kwargs, options, use, eagerly=eagerly)
@@ -161,15 +159,15 @@ def _program(host: CollectiveHost, programs: FunctionPrograms, call: Call) -> tu
     if program is not None and program.captured is not None and program.captured.changed():
         del programs[call.key]
         program = None
-    plain = call.without_mirrored()
     if program is None:
+        plain = call.without_mirrored()
         known = programs.get(plain)
         if known is not None and known.captured is None:
             program = programs[call.key] = known
         else:
             program = Program(call, host)
-    if plain != call.key and program.captured is None and not program.spmd.outside:
-        programs[plain] = program
+        if plain != call.key and program.captured is None and not program.spmd.outside:
+            programs[plain] = program
     return call, program
 
 

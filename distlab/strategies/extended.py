@@ -201,7 +201,8 @@ class StrategyExtended:
           >>> float(weight.value())
           5.0
         """
-        var = getattr(var, "distlab_variable", var)  # of one of Keras
+        held = getattr(var, "distlab_variable", None)  # of one of Keras
+        var = var if held is None else held
         if not isinstance(var, Variable):
             raise ValueShapeError(
                 f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself; of "

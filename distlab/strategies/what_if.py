@@ -165,7 +165,7 @@ def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> P
         dataset.with_options(options)
     )
     dataset = dataset.with_options(options)
-    return steps_of(dataset, context, replicas, may_read=True).open()
+    return steps_of(dataset, context, replicas).open()
 
 
 class _WorkerStep(NamedTuple):

@@ -10,7 +10,6 @@ import functools
 from typing import Any, final
 
 import jax
-import numpy as np
 
 from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import ReplicaMesh
@@ -60,10 +59,10 @@ class Sharded(DistributedValues):
 
 def as_distributed(value: Any, mesh: ReplicaMesh, what: str) -> Any:
     """Returns an array that the user divided over the replicas as a distributed value."""
-    if mesh.replicas == 1 or not isinstance(value, jax.Array | np.ndarray):
+    if mesh.replicas == 1 or not isinstance(value, jax.Array):
         return value
     require_no_stack(value, what)
-    if not isinstance(value, jax.Array) or not is_divided(value):
+    if not is_divided(value):
         return value
     if not _is_over_replicas(value.sharding, value.shape, mesh):
         raise ShardingError(

@@ -275,8 +275,9 @@ class GradientFrame(_InnerFrame):
 
     def note_kept(self) -> None:
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+        super().note_kept()
         if self._outer is not None:
-            self._outer.note_kept()
+            self._outer.note_kept()  # an eager one runs it as Python from then on
 
     def _replica_id(self) -> Any:
         return 0 if self._outer is None else self._outer._replica_id()

@@ -59,13 +59,13 @@ def differentiated(
     loss_fn: Callable[[], Any], variables: list[Variable], *, has_aux: bool
 ) -> tuple[Any, list[Any]]:
     """Returns the result of `loss_fn`, and a gradient for each variable: None if it has none."""
-    outer = frames.current()
+    outer, unique = frames.current(), list(dict.fromkeys(variables))
     reached: set[int] = set()
     assigned: list[Any] = []
 
     def of_values(values: list[jax.Array]) -> tuple[jax.Array, tuple[Any, ...]]:
         marked = [_marked(value, position, reached) for position, value in enumerate(values)]
-        frame = frames.GradientFrame(outer, dict(zip(variables, marked, strict=True)))
+        frame = frames.GradientFrame(outer, dict(zip(unique, marked, strict=True)))
         before: dict[StoredVariable, jax.Array] = dict(frame.written)
         with frames.use(frame):
             result = loss_fn()
@@ -77,7 +77,7 @@ def differentiated(
         others = _Static((structure, [None if n in arrays else x for n, x in enumerate(leaves)]))
         return jnp.sum(loss), (arrays, others, list(changed.values()))
 
-    values = [variable.value() for variable in variables]
+    values = [variable.value() for variable in unique]
     (_, (arrays, others, news)), gradients = jax.value_and_grad(of_values, has_aux=True)(values)
     for variable, new in zip(assigned, news, strict=True):
         if outer is None:
@@ -86,7 +86,11 @@ def differentiated(
             outer.set(variable, new)
     structure, leaves = others.value
     result = jax.tree.unflatten(structure, [arrays.get(n, x) for n, x in enumerate(leaves)])
-    return result, [g if n in reached else None for n, g in enumerate(gradients)]
+    found = {
+        variable: gradient if n in reached else None
+        for n, (variable, gradient) in enumerate(zip(unique, gradients, strict=True))
+    }
+    return result, [found[variable] for variable in variables]
 
 
 @jax.tree_util.register_static

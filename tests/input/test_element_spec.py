@@ -28,7 +28,7 @@ def test_workers_first_dimensions_vary_unless_data_is_endless() -> None:
     context = dl.InputContext(2, 0, 4)
     known = numbers(8, 8, drop=True)
     for dataset, size in ((known, None), (known.repeat(), 2)):
-        steps = steps_of(dataset, context, 2, may_read=True)
+        steps = steps_of(dataset, context, 2)
         assert steps.local_spec == TensorSpec((size,), FLOATS)
 
 

@@ -39,7 +39,7 @@ def distributed(makes: list[Make], replicas: int = 1, store: Store | None = None
             members[worker],
             replicas,
             makes[worker],
-            lambda whole: distribute.steps_of(whole, context, replicas, may_read=True),
+            lambda whole: distribute.steps_of(whole, context, replicas),
             global_batches=True,
         )
 

@@ -78,6 +78,11 @@ class OneShot(Adapted):
         """Holds the elements that are left, which a first reading takes."""
         self._left.append(map(_wrap, self.iterable))
 
+    @property
+    def cardinality(self) -> int:
+        """Unknown: some elements may have been taken."""
+        return UNKNOWN_CARDINALITY
+
     def read(self, reading: Reading, open_input: Opener) -> Reader:  # noqa: ARG002
         """Opens the elements that are left."""
         return Replayed(functools.partial(self._start, peek=reading.peek))

@@ -42,9 +42,7 @@ class Map(Unary):
     @functools.cached_property
     def spec(self) -> Any:
         """The specs of the function's first result."""
-        return spec_of_results(
-            self.input, lambda value: spec_of(to_numpy(self._returned(value)))
-        )
+        return spec_of_results(self.input, lambda value: spec_of(to_numpy(self._returned(value))))
 
     @property
     def exact(self) -> bool:

@@ -57,7 +57,7 @@ def converted(
         return argument_label(path, parameter_names(fn, len(args)))
 
     def leaf(path: Path, value: Any) -> Any:
-        if isinstance(value, jax.Array | np.ndarray) and (is_divided(value) or is_stack(value)):
+        if is_divided(value) or is_stack(value):
             return as_distributed(value, mesh, f"Argument {label(path)}")
         if is_state_holder(value):
             raise ArgumentTypeError(refusal(value, label(path)))

@@ -143,11 +143,11 @@ def _is_distributed(value: Any) -> bool:
 
 def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     """Returns a leaf of arguments."""
+    if are_texts(value.stacked if isinstance(value, PerReplica) else value):
+        return Leaf("static", label, Texts(label))  # of several workers, those of this one
     if isinstance(value, PerReplica):
         stacked = value.stacked
         require_components(value, label, mesh.replicas)
-        if are_texts(stacked):
-            return Leaf("static", label, Texts(label))
         # Of batches left on the host, the dtype that they will have on devices.
         dtype = stacked.dtype if isinstance(stacked, jax.Array) else jnp.result_type(stacked)
         return Leaf("split", label, None, replica_shapes(value), dtype)

@@ -187,7 +187,7 @@ class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # Objects of Flax NNX may be changed by the trace that made them alone: this one is that.
-        self._weakref = jax_internals.eval_trace._weakref
+        jax_internals.count_as_eval_trace(self)
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         replica = _running.get()
@@ -210,7 +210,7 @@ class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
 
 
 _trace: Final = _ReplicaTrace()
-"""The only one: JAX keeps compiled functions by the trace that calls them."""
+"""The only one, of all threads."""
 
 
 def _communicates(operation: Operation) -> bool:

@@ -51,6 +51,7 @@ from distlab.values.distributed import (
     stack,
 )
 from distlab.values.reduce_op import ReduceOp
+from distlab.values.texts import are_texts
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.storage import Storage
@@ -68,7 +69,7 @@ def run(
     require_plain(fn)
     mesh = host.mesh
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
-        if isinstance(leaf, PerReplica):
+        if isinstance(leaf, PerReplica) and not are_texts(leaf.stacked):
             require_components(leaf, "A per-replica argument", mesh.replicas)
     undo = frames.Undo()
     captured = captured_state(fn)

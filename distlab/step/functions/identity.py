@@ -31,6 +31,7 @@ import numpy as np
 
 from distlab.text.shown import shown
 from distlab.values.checks import is_array_like
+from distlab.values.texts import are_texts
 
 Key: TypeAlias = Hashable
 """Nested tuples. Objects that are compared by identity stand in them by their `id`."""
@@ -171,7 +172,8 @@ def leaf_key(leaf: Any) -> Hashable:
         return "traced", leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)
     if isinstance(leaf, jax.Array):  # random keys
         return leaf.shape, leaf.dtype
-    return StaticKey(leaf) if is_static(leaf) else (leaf.shape, leaf.dtype, False)
+    static = is_static(leaf) and not are_texts(leaf)  # which no program reads
+    return StaticKey(leaf) if static else (leaf.shape, leaf.dtype, False)
 
 
 @functools.lru_cache(8)

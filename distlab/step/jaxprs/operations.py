@@ -69,7 +69,6 @@ class Scan(NamedTuple):
     carry: int
     length: int
     reverse: bool
-    unroll: int
 
 
 class While(NamedTuple):
@@ -164,7 +163,7 @@ def scan(equation: Any) -> Scan | None:
     else:
         consts, carry = params["num_consts"], params["num_carry"]
     body, length, reverse = params["jaxpr"], params["length"], params["reverse"]
-    return Scan(body, consts, carry, length, reverse, params["unroll"])
+    return Scan(body, consts, carry, length, reverse)
 
 
 def while_loop(equation: Any) -> While | None:

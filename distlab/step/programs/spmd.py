@@ -73,8 +73,8 @@ class SpmdFunction:
             groups = self._stages.groups if self._stages is not None else []
             self.agreement = Agreement(self._function, self.traces, groups, self.read, self.leaves)
         # Programs of some replicas alone have not all processes, so one program has all shapes.
-        parts = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
-        self.parted = parts
+        stages = self._stages
+        self.parted = stages is not None and not mesh.shared and can_be_parted(stages)
         self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
