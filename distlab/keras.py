@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from distlab.errors import MissingExtraError
+from distlab.integrations.keras.extra import needing_keras
 from distlab.integrations.keras.replica import weigh_by
 
 if TYPE_CHECKING:
@@ -24,15 +23,8 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     """Loads what needs Keras when it is asked for."""
     if name in _MODULES:
-        try:
-            module = import_module(f"distlab.integrations.keras.{_MODULES[name]}")
-        except ImportError as error:
-            raise MissingExtraError(
-                f"distlab.keras.{name} needs Keras, which is not installed or has "
-                'no backend. Install it with: pip install "distlab[keras]", and set '
-                "KERAS_BACKEND=jax."
-            ) from error
-        return getattr(module, name)
+        module = f"distlab.integrations.keras.{_MODULES[name]}"
+        return getattr(needing_keras(module, f"distlab.keras.{name}"), name)
     raise AttributeError(f"module 'distlab.keras' has no attribute {name!r}")
 
 

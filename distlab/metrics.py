@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from distlab.integrations.flax.metrics import Accuracy, Mean, Metric
-from distlab.integrations.keras.metrics import metric_of_keras
+from distlab.integrations.keras.extra import needing_keras
 
 __all__ = ["Accuracy", "Mean", "Metric"]
 
@@ -34,4 +34,4 @@ def __getattr__(name: str) -> Any:
     """Returns a metric of Keras."""
     if name.startswith("_"):
         raise AttributeError(f"module 'distlab.metrics' has no attribute {name!r}")
-    return metric_of_keras(name)
+    return getattr(needing_keras("keras.metrics", f"distlab.metrics.{name}"), name)

@@ -10,12 +10,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Literal, TypeAlias
 
+from distlab.errors import NoEffectWarning
+
 _DISTLAB: Final = Path(__file__).parent
 _LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
 _INSTALLED: Final = {"site-packages", "dist-packages"}
 _COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
 _CALLERS: Final = ("distlab", "jax", "keras")
 """The libraries that call distlab for the user."""
+
+_without_effect: Final[set[str]] = set()
 
 Part: TypeAlias = Literal["user", "distlab", "compiler", "library"]
 
@@ -26,6 +30,14 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and _calls_for_the_user(frame):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level + 1)  # level 1 is this function
+
+
+def warn_no_effect(called: str, why: str = "") -> None:
+    """Warns once that an option has no effect."""
+    if called not in _without_effect:
+        _without_effect.add(called)
+        text = f"{called} has no effect{why}. It is accepted for compatibility with TensorFlow."
+        warn(text, NoEffectWarning)
 
 
 def calling_line() -> str:

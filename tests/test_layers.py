@@ -23,7 +23,7 @@ _TABLE = """
 text:
 errors:
 uncopied: errors
-user_code:
+user_code: errors
 threads:
 file_locks:
 events:
@@ -38,7 +38,7 @@ nest: text errors values variables
 collectives: text errors user_code events devices values context variables
 step: text errors user_code events devices processes values context variables collectives
 io: text errors values
-data: text errors uncopied threads devices values io
+data: text errors user_code uncopied threads devices values io
 input: text errors user_code events devices processes values context data
 exported: text errors devices values context variables collectives step data
 strategies: text errors events cluster devices processes values context uncopied variables

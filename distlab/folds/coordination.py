@@ -57,7 +57,6 @@ class CoordinationColumns(TypedDict):
     function: list[str]  #: Names of functions that returned or failed, the most frequent first
     function_count: list[int]
     worker: list[str]
-    worker_begun: list[int]  #: Functions that each was given and did not give back
     worker_done: list[int]
     worker_failed: list[int]
     worker_retried: list[int]  #: Functions that went back to the queue, as the worker was lost
@@ -84,7 +83,6 @@ class CoordinationColumns(TypedDict):
     task_reason: list[str]  #: Why it was lost, as far as known
     task_s: list[float]  #: When, in seconds since the run began. The newest 200.
     cell_s: Floats  #: Middles of finished cells, since the run began
-    cell_done_per_s: Floats  #: Functions that returned or failed, a second
     cell_read_per_s: Floats  #: Bytes that workers received, a second
     cell_change_per_s: Floats  #: Bytes that they sent, a second
     cell_width_s: float
@@ -118,7 +116,6 @@ class _Change(NamedTuple):
 class _Worker:
     """One worker, in all periods."""
 
-    begun: int = 0
     done: int = 0
     failed: int = 0
     retried: int = 0
@@ -126,7 +123,7 @@ class _Worker:
     queued: int | None = 0
     used: int = 0
     most_behind: int = 0
-    behind_used: int = 0
+    behind: int = 0
     busy_s: float = 0.0
 
 
@@ -263,10 +260,10 @@ class Coordination(Fold[CoordinationColumns]):
             "function": [name for name, _ in functions],
             "function_count": [count for _, count in functions],
             "worker": names,
-            **_listed("worker", workers, "begun", "done", "failed", "retried", "running", "queued"),
+            **_listed("worker", workers, "done", "failed", "retried", "running", "queued"),
             **_listed("worker", workers, "used", "most_behind"),
             "worker_busy": [min(worker.busy_s / passed_s, 1.0) for worker in workers],
-            "worker_behind": [w.behind_used / w.used if w.used else np.nan for w in workers],
+            "worker_behind": [w.behind / w.used if w.used else np.nan for w in workers],
             "worker_lost": [own.lost[name] for name in names],
             "worker_away": [name in own.away for name in names],
             **_listed("link", links, "worker", "server", *_LINK_COUNTS),
@@ -274,7 +271,6 @@ class Coordination(Fold[CoordinationColumns]):
             "link_change_per_s": [sent for _, sent in rates],
             **_listed("task", own.tasks, *_Change._fields),
             "cell_s": (np.arange(whole, dtype=np.float64) + 0.5) * cells.width_s,
-            "cell_done_per_s": cells.of("ended")[:whole] / cells.width_s,
             "cell_read_per_s": cells.of("read")[:whole] / cells.width_s,
             "cell_change_per_s": cells.of("sent")[:whole] / cells.width_s,
             "cell_width_s": cells.width_s,
@@ -304,9 +300,7 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
     for worker in own.workers.values():
         worker.running, worker.queued = "", 0
     busy = np.zeros(_MOST_ROWS)
-    ended = 0
     for one in event.active:
-        ended += one.done + one.failed
         if one.worker < 0:
             own.counts["unserved"] += one.failed
             continue
@@ -318,7 +312,6 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
     own.cells.of("busy", _MOST_ROWS)  # each worker has a lane, also one without work
     for name, amount in (
         ("busy", busy),
-        ("ended", float(ended)),
         ("read", float(sum(link.read_bytes for link in event.links))),
         ("sent", float(sum(link.change_bytes for link in event.links))),
     ):
@@ -327,7 +320,7 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
 
 
 def _add_worker(worker: _Worker, period: WorkerClosures) -> None:
-    for name in ("begun", "done", "failed", "retried"):
+    for name in ("done", "failed", "retried"):
         setattr(worker, name, getattr(worker, name) + getattr(period, name))
     worker.busy_s += period.busy_ns / 1e9
     worker.running, worker.queued = period.running, period.queued
@@ -338,7 +331,7 @@ def _add_link(own: _Coordinator, link: ServerLink, end_s: float) -> None:
     kept.add(link, end_s)
     worker = own.workers.setdefault(link.worker, _Worker())
     worker.used += link.used
-    worker.behind_used += link.behind
+    worker.behind += link.behind
     worker.most_behind = max(worker.most_behind, link.most_behind)
 
 

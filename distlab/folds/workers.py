@@ -21,7 +21,6 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.members import MOST_WORKERS, worker_name
 
@@ -49,7 +48,6 @@ class WorkerColumns(TypedDict):
     message: list[str]
     steps: list[int]
     last_step: list[int]  #: The number of the newest, -1 before the first
-    last_s: list[float]  #: Seconds from the run's beginning to each process's newest event
     examples: list[int]  #: Examples of the batches that each received
     bytes: list[int]
     wait_ms: list[float]  #: For a batch, median of the newest 512
@@ -69,7 +67,6 @@ class _Worker:
         self.error_ns = 0
         self.steps = 0
         self.last_step = -1
-        self.last_ns = 0
         self.examples = 0
         self.bytes = 0
         self.waits: deque[tuple[int, int]] = deque(maxlen=_MOST_STEPS)
@@ -92,8 +89,6 @@ class Workers:
 
     def __init__(self) -> None:
         self.version = 0
-        self._clock = Clock()
-        self._first: int | None = None
         self._workers: dict[int, _Worker] = {}
         self._expected = 0
         self._strategy: Strategy | None = None
@@ -109,7 +104,6 @@ class Workers:
             worker = self._workers.get(process)
             if worker is None:
                 worker = self._workers[process] = _Worker()
-            worker.last_ns = max(worker.last_ns, event.time_ns)
             self._update(process, worker, event)
             self.version += 1
 
@@ -128,9 +122,6 @@ class Workers:
                 worker.offset_ns = event.clock_offset_ns
                 worker.error_ns = event.clock_error_ns
                 self._expected = max(self._expected, event.processes)
-                if self._first is None or process <= self._first:
-                    self._first, self._clock = process, Clock()
-                    self._clock.start(event.time_ns)
             case RunEnd():
                 worker.end = event
             case ClockOffset():
@@ -183,9 +174,6 @@ class Workers:
             "message": [worker.end.message if worker.end else "" for worker in workers],
             "steps": [worker.steps for worker in workers],
             "last_step": [worker.last_step for worker in workers],
-            "last_s": [
-                self._clock.seconds(worker.last_ns) if worker.last_ns else 0.0 for worker in workers
-            ],
             "examples": [worker.examples for worker in workers],
             "bytes": [worker.bytes for worker in workers],
             "wait_ms": [worker.wait_ms() for worker in workers],

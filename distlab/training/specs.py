@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from distlab.errors import NoEffectWarning
 from distlab.strategies.abstract import Strategy
-from distlab.text.shown import shown
 from distlab.training.checks import require_count, require_function, require_kind
-from distlab.user_code import warn
+from distlab.user_code import warn_no_effect
 
 
 class ModeKeys:
@@ -160,18 +158,7 @@ class EvalSpec:
         _note_ignored(self, "name", "hooks", "exporters", "start_delay_secs", "throttle_secs")
 
 
-_noted: set[tuple[type, str]] = set()
-
-
 def _note_ignored(made: Any, *names: str) -> None:
-    """Warns once of each option that has no effect."""
-    kind = type(made)
     for field in dataclasses.fields(made):
-        given, of_kind = getattr(made, field.name), (kind, field.name)
-        if field.name in names and given != field.default and of_kind not in _noted:
-            _noted.add(of_kind)
-            warn(
-                f"{kind.__name__}({field.name}={shown(given, 60)}) has no effect. It is accepted "
-                "for compatibility with TensorFlow.",
-                NoEffectWarning,
-            )
+        if field.name in names and getattr(made, field.name) != field.default:
+            warn_no_effect(f"{type(made).__name__}.{field.name}")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import distlab as dl
+from distlab import user_code
 from distlab.data import AutoShardPolicy, AutotuneAlgorithm, Dataset, ExternalStatePolicy, Options
-from distlab.data.sharding import options as _options_module
 from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
 
 POLICY = "experimental_distribute.auto_shard_policy"
@@ -29,7 +29,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
 @pytest.fixture(autouse=True)
 def _unreported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets each test be the first in which a field is set."""
-    monkeypatch.setattr(_options_module, "_reported", set())
+    monkeypatch.setattr(user_code, "_without_effect", set())
 
 
 def _holder(options: Options, path: str) -> tuple[Any, str]:

@@ -84,7 +84,7 @@ def test_columns_are_the_sums_of_the_events(made: list[Closures]) -> None:
     run: list[Event] = [*beginning(1)[:1], *made]
     folds.add(run)
     columns = folds.columns("coordination")
-    for name in ("begun", "done", "failed", "retried"):
+    for name in ("done", "failed", "retried"):
         sums = [
             sum(getattr(one, name) for e in made for one in e.active if one.worker == worker)
             for worker in range(3)

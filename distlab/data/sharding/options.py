@@ -6,15 +6,14 @@ import enum
 import functools
 import operator
 import typing
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self, cast
 
-from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
+from distlab.errors import ArgumentTypeError, OptionError
 from distlab.text.shown import shown
+from distlab.user_code import warn_no_effect
 
-_reported: Final[set[str]] = set()
 """The fields whose missing effect this process has reported."""
 
 
@@ -107,14 +106,8 @@ class _Fields:
                 "Leave it as it is for the default."
             )
         vars(self)[name] = value
-        if described and value not in {None, described["already"]} and called not in _reported:
-            _reported.add(called)
-            warnings.warn(
-                f"{called} has no effect: {described['why']}. It is accepted for compatibility "
-                "with TensorFlow.",
-                NoEffectWarning,
-                stacklevel=2,
-            )
+        if described and value not in {None, described["already"]}:
+            warn_no_effect(called, f": {described['why']}")
 
     def __repr__(self) -> str:
         """Shows the fields that are set."""
