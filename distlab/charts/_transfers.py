@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from distlab.folds.arrays import Ints
+from distlab.folds.arrays import MOST_ENTRIES, Ints
 
 _RING: Final = (
     "XLA chooses the algorithm, and nothing measures it. This is a ring, which moves the "
@@ -36,7 +36,9 @@ class Plan(NamedTuple):
 
 
 def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
-    """Returns the transfers of a reduction."""
+    """Returns the transfers of a reduction, None of an unknown one or among too many devices."""
+    if devices**2 > MOST_ENTRIES:
+        return None
     ring = _shifted(devices)
     piece, passes = size / max(devices, 1), max(devices - 1, 0)
     phases: list[Phase]
@@ -80,8 +82,7 @@ def _shifted(devices: int) -> Ints:
 
 
 def _everyone(devices: int) -> Ints:
-    pairs = np.stack(np.divmod(np.arange(devices * devices), max(devices, 1)), axis=1)
-    return pairs[pairs[:, 0] != pairs[:, 1]]
+    return np.argwhere(~np.eye(devices, dtype=bool))
 
 
 def _tree(devices: int, size: float) -> list[Phase]:

@@ -20,7 +20,7 @@ from distlab.charts import _figure as fig
 from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import INK, colour, ramp
 from distlab.folds import ProgramColumns, ReductionColumns
-from distlab.folds.arrays import Floats
+from distlab.folds.arrays import MOST_ENTRIES, Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
 
@@ -183,11 +183,10 @@ class Traffic:
         devices = columns["group"]
         found = plan(columns["kind"], columns["how"], size=columns["bytes"], devices=devices)
         self._show_notes(columns, found)
-        names = _names(columns, devices)
         if devices <= _MOST_DRAWN:
-            self._show_circle(found, names)
+            self._show_circle(found, _names(columns, devices))
         elif found is not None:
-            self._show_table(found, names)
+            self._show_table(found, _names(columns, devices))
 
     def _show_notes(self, columns: TrafficRow, found: Plan | None) -> None:
         group, everyone = columns["group"], columns["participants"]
@@ -200,8 +199,11 @@ class Traffic:
             devices += f", in {-(-group // _per_row(group))} rows: rows send, columns receive"
         lines.append((devices, INK))
         if found is None:
-            how = plain(columns["how"])
-            lines.append((f'The transfers of the algorithm "{how}" are unknown.', INK))
+            many = group**2 > MOST_ENTRIES
+            what = "so many devices" if many else f'the algorithm "{plain(columns["how"])}"'
+            lines.append(
+                (f"The transfers of {what} are {'not drawn' if many else 'unknown'}.", INK)
+            )
         else:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"

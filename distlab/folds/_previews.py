@@ -11,6 +11,7 @@ from distlab.events import Preview
 from distlab.folds.arrays import Flags, Pixels
 
 _MOST_BYTES = 64 * 2**20
+_LARGEST_SIDE = 64  # twice that of the previews that are recorded
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Previews:
 
     def add(self, event: Preview) -> None:
         """Adds one event; an example that has a preview keeps it."""
-        if len(event.data) > self._left:
+        if len(event.data) > self._left or max(event.shape, default=0) > _LARGEST_SIDE:
             return
         positions, pixels = np.frombuffer(event.indices, "<i8").tolist(), _unpack(event)
         if pixels.size != len(positions) * math.prod(event.shape):
@@ -60,10 +61,13 @@ class Previews:
         wanted = range(examples) if positions is None else positions
         found = [places.get(position) for position in wanted]
         first = next((place for place in found if place), None)
-        if first is None:
+        if first is None or self._nbytes(first) * examples > _MOST_BYTES:
             nothing = np.zeros((examples, 0), np.uint8)
             return Pictures("", nothing, np.zeros(examples, bool), [""] * examples)
         return self._gather(found, self._sheets[first[0]])
+
+    def _nbytes(self, place: tuple[int, int]) -> int:
+        return self._sheets[place[0]].pixels[place[1]].nbytes
 
     def _gather(self, found: list[tuple[int, int] | None], like: Pictures) -> Pictures:
         pixels = np.zeros((len(found), *like.pixels.shape[1:]), like.pixels.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +11,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Pixels: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+
+MOST_ENTRIES: Final = 1 << 24
+"""The longest list whose length a run states: its file may state any number."""

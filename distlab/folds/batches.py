@@ -12,7 +12,7 @@ import numpy.typing as npt
 from distlab.events import Compile, Event, Preview, Sharding, Step, Strategy
 from distlab.folds._fold import Fold, replica_names
 from distlab.folds._previews import Previews
-from distlab.folds.arrays import Flags, Floats, Ints, Pixels
+from distlab.folds.arrays import MOST_ENTRIES, Flags, Floats, Ints, Pixels
 
 _MOST_FUNCTIONS: Final = 2
 _MOST_DATASETS: Final = 1_000
@@ -116,8 +116,6 @@ def _text(name: str, source: str, number: int, functions: dict[str, None]) -> st
 
 _MOST_BYTES = 32 * 2**20
 _OVERHEAD_BYTES = 400
-_MOST_EXAMPLES = 1 << 24
-"""Examples of a batch that is shown: a damaged file may hold any number."""
 
 
 class BatchColumns(TypedDict):
@@ -325,7 +323,7 @@ class Batches(Fold[BatchColumns]):
             return None
         event = batch.event
         examples = sum(event.sizes)
-        if examples > _MOST_EXAMPLES:
+        if examples > MOST_ENTRIES:
             raise ValueError(f"a batch of {examples:,} examples")
         positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
         if positions is not None and len(positions) != examples:

@@ -10,11 +10,9 @@ import numpy as np
 
 from distlab.events import Event, Placement
 from distlab.folds._fold import Fold
-from distlab.folds.arrays import Ints
+from distlab.folds.arrays import MOST_ENTRIES, Ints
 
 _SERVER: Final = "server "
-_MOST_CELLS: Final = 1 << 24
-"""Arrays times devices: 128 MB."""
 
 
 class PlacementColumns(TypedDict):
@@ -57,7 +55,7 @@ class Placements(Fold[PlacementColumns]):
         servers = [_server(number) for number in sorted(self._servers)]
         column = {name: place for place, name in enumerate([*self._devices, *servers])}
         # A damaged file may name as many devices as arrays.
-        shown = arrays[: _MOST_CELLS // max(1, len(column))]
+        shown = arrays[: MOST_ENTRIES // max(1, len(column))]
         table = np.zeros((len(shown), len(column)), np.int64)
         total = np.zeros(len(column), np.int64)
         for row, placed in enumerate(arrays):

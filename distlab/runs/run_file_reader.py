@@ -19,6 +19,7 @@ import msgspec
 from distlab.errors import RecordError
 from distlab.events import Chunk, Envelope, Event, Lost, Unknown
 from distlab.events.merged import Offsets
+from distlab.folds.arrays import MOST_ENTRIES
 from distlab.runs.opening import DAMAGED, MOST_BODIES, opened_run_file
 from distlab.runs.run_file import being_written, decode, event_of, place_of
 from distlab.runs.totals import Totals
@@ -62,8 +63,6 @@ _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, TypeError, Recur
 
 _FAR: Final = 1 << 40
 _LARGEST: Final = (1 << 63) - 1
-_MOST_MISSING: Final = 1 << 24
-"""Numbers that one gap may have: who merges several files keeps a byte for each."""
 
 _Rows: TypeAlias = list[tuple[int, str, bytes]]
 """Sequence numbers, kinds and bodies."""
@@ -251,7 +250,7 @@ class RunFileReader:
     def _after_damage(self, cursor: int) -> int:
         """Returns the next number that can be read after a damaged row; none is far beyond it."""
         step = 1
-        while step < _MOST_MISSING:
+        while step < MOST_ENTRIES:
             rows, damaged = self._read(cursor + step, 1)
             if rows:
                 return self._end_of_gap(cursor, rows[0][0])
@@ -262,7 +261,7 @@ class RunFileReader:
 
     def _end_of_gap(self, cursor: int, after: int) -> int:
         """Returns the next cursor; beyond a gap of any length nothing is read."""
-        if after - cursor < _MOST_MISSING:
+        if after - cursor < MOST_ENTRIES:
             return after
         self._ends_at = cursor
         return cursor + 1

@@ -49,6 +49,14 @@ def test_drawn_transfers_add_up_to_the_bytes_on_the_wire(kind: str) -> None:
     assert set(chart.source.data["sender"]) == {f"device {place}" for place in range(4)}
 
 
+@pytest.mark.parametrize("stated", [4_097, 2**31, 2**62, -(2**62)])
+def test_a_group_larger_than_any_list_is_not_drawn(stated: int) -> None:
+    chart = shown(row("all-reduce", devices=1, group=stated))
+    assert not len(chart.source.data["x0"])
+    assert not len(chart.table.data["x"])
+    assert "The transfers of so many devices are not drawn." in chart.notes.data["text"]
+
+
 def test_an_all_reduce_is_a_ring_in_two_phases() -> None:
     chart = shown(row("all-reduce"))
     data = chart.source.data

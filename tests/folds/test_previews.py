@@ -46,3 +46,23 @@ def test_an_example_without_a_label_of_its_own_has_none() -> None:
     assert detail is not None
     assert detail["label"] == ["cat", ""]
     assert detail["known"].tolist() == [True, True]
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 16], [1, 1 << 12]])
+def test_previews_larger_than_any_recorded_are_left_out(shape: list[int]) -> None:
+    fold, data = Batches(), bytes(shape[0] * shape[1])
+    fold.add([structs.replace(_preview(_positions(0), 1, []), shape=shape, data=data)])
+    fold.add([_batch([1], _positions(0))])
+    detail = fold.detail()
+    assert detail is not None
+    assert detail["form"] == ""
+
+
+def test_a_batch_too_large_for_previews_is_shown_without() -> None:
+    fold = Batches()
+    preview = _preview(_positions(0), 1, [])
+    fold.add([structs.replace(preview, shape=[64, 64], data=bytes(64 * 64), batch=0)])
+    fold.add([structs.replace(_batch([1 << 20], None), batch=0, epoch=preview.epoch)])
+    detail = fold.detail()
+    assert detail is not None
+    assert (detail["size"], detail["form"], detail["pixels"].nbytes) == ([1 << 20], "", 0)
