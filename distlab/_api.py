@@ -49,6 +49,7 @@ from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
+from distlab.placement import placed
 from distlab.recording import Run, record
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
@@ -138,6 +139,7 @@ __all__ = [
     "metrics",
     "nest",
     "nn",
+    "placed",
     "record",
     "run_functions_eagerly",
     "scan",

@@ -41,6 +41,7 @@ io: text errors values
 data: text errors user_code uncopied threads devices values io
 input: text errors user_code events devices processes values context data
 exported: text errors devices values context variables collectives step data
+placement: text errors devices
 strategies: text errors events cluster devices processes values context uncopied variables
   collectives step data input
 coordinator: text errors uncopied events devices values variables context strategies
@@ -84,7 +85,7 @@ metrics: integrations.flax integrations.keras
 tpu: devices
 train: integrations.orbax
 public: errors events cluster devices values context variables collectives step io data input
-  strategies coordinator control nest nn exported advice runs recording widgets training
+  strategies coordinator control nest nn exported placement advice runs recording widgets training
   integrations.dask integrations.flax integrations.keras integrations.launch integrations.orbax
   cluster_resolver estimator experimental flax keras loggers metrics tpu train
 demo: public errors data input

@@ -11,11 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-PALETTE = (
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8c8c8c",
-)  # fmt: skip
-"""Okabe and Ito's colours, which colour-blind people can distinguish; with a darker yellow for
-white backgrounds, and a grey in place of black for black ones."""
+from distlab.text.colours import PALETTE
 
 INK = "#767676"
 """Text inside a plot: contrast above 4 on white and on the dark background."""

@@ -14,10 +14,17 @@ _MOST_ROWS: Final = 16
 _LINE: Final = "1px solid color-mix(in srgb, currentColor 18%, transparent)"
 _CELL: Final = "padding:3px 14px 3px 0;text-align:left;vertical-align:top;background:none"
 _FAINT: Final = "opacity:.7"
+_NARROW, _WIDE = "600px", "min(100%, 860px)"
 
 
-def card(title: str, facts: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a title, a line of facts and a table."""
+def card(
+    title: str,
+    facts: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    picture: str = "",
+) -> str:
+    """Returns a title, a line of facts, a picture as HTML and a table."""
     kept = [list(row) for row in rows]
     left_out = len(kept) - _MOST_ROWS
     head = "".join(
@@ -36,8 +43,9 @@ def card(title: str, facts: str, headings: Sequence[str], rows: Iterable[Sequenc
         else ""
     )
     return (
-        f'<div style="display:inline-block;max-width:600px;border:{_LINE};border-radius:8px;'
+        f'<div style="display:inline-block;max-width:{_WIDE if picture else _NARROW};'
+        f"border:{_LINE};border-radius:8px;"
         f'padding:10px 14px;font:13px/1.45 system-ui,sans-serif;overflow-x:auto">'
         f'<div><b>{escape(title)}</b> <span style="{_FAINT}">{escape(facts)}</span></div>'
-        f"{table}{more}</div>"
+        f"{picture}{table}{more}</div>"
     )
