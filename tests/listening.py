@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 
 from distlab.events import Event, sink
-from distlab.profiling.compiled import read_program, read_programs
+from distlab.programs.contents import read_program, read_programs
 
 EventT = TypeVar("EventT", bound=Event)
 

@@ -14,7 +14,7 @@ import msgspec
 
 import distlab as dl
 from distlab import events
-from distlab.profiling import compiled
+from distlab.programs.collectives import KINDS as COLLECTIVES
 from tests.listening import listening
 
 PAGE = (Path(__file__).parent.parent / "docs" / "events.md").read_text()
@@ -25,7 +25,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
 PARTS: dict[str, type[msgspec.Struct]] = {
     part.__name__: part
     for part in (
-        *(events.Device, events.Collective, events.Doubt),
+        *(events.Device, events.Collective, events.ArrayPlace, events.Doubt),
         *(events.ClosureSpan, events.WorkerClosures, events.ServerLink),
     )
 }
@@ -122,4 +122,4 @@ def test_reductions_have_the_verbs_and_algorithms_of_the_page() -> None:
 
 
 def test_collectives_have_the_kinds_of_the_page() -> None:
-    assert set(compiled.KINDS) == values_of(events.Collective, "kind")
+    assert set(COLLECTIVES) == values_of(events.Collective, "kind")

@@ -54,10 +54,12 @@ advice: text errors events folds
 page: text errors events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
+programs: user_code events
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
-recording: text errors user_code threads events devices processes advice tracking profiling runs
-widgets: text errors events strategies control folds charts advice page profiling runs recording
+recording: text errors user_code threads events devices processes advice tracking programs
+  profiling runs
+widgets: text errors events strategies control folds charts advice page programs runs recording
 # Other libraries on what stands above, each in its own package.
 integrations:
 integrations.dask: text errors events cluster launching processes variables step strategies

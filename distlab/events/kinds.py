@@ -66,6 +66,14 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
       group: Number of devices that work together; equals `participants` when all do.
       values: Shapes and source lines of the operands that XLA combined, in their
         order.
+      axes: The mesh axes along which the devices of a group differ; empty where the
+        mesh is unknown, and in runs recorded before this field, as those below.
+      shift: Of a permutation along one axis, the positions that each value moves on.
+      asked: `"program"` where the program calls it, `"xla"` where the compiler inserted it.
+      purpose: `"gradients"` or `"updates"` of states, `"whole"` or `"parts"` of inputs,
+        `"numbers"`, `"activations"` or `"activations, backward"`.
+      names: The states or inputs that the purpose concerns.
+      then_sliced: Bytes of its results of which each device uses a slice of its own alone.
     """
 
     kind: str
@@ -78,6 +86,34 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     wire_bytes: int | None = None
     group: int = 0
     values: list[str] = []
+    axes: list[str] = []
+    shift: int | None = None
+    asked: str = ""
+    purpose: str = ""
+    names: list[str] = []
+    then_sliced: int = 0
+
+
+class ArrayPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """An array that a program receives or returns, and how it lies on the mesh.
+
+    Attributes:
+      name: Its name in the program, such as `params['w']`.
+      dtype: Its element type.
+      shape: Its sizes.
+      spec: The mesh axes that divide each dimension; None for a sharding without a mesh.
+      bytes_per_device: Bytes that each device holds of it.
+      donated: Whether the program may write its results over it.
+      used: False for an argument that the compiler dropped.
+    """
+
+    name: str
+    dtype: str
+    shape: list[int]
+    spec: list[list[str]] | None
+    bytes_per_device: int
+    donated: bool = False
+    used: bool = True
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,6 +381,10 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       trains: Whether it computes a gradient. True in runs recorded before this field.
       called: File and line of the user's program that called `run` first, or turned eager mode
         on; empty in runs recorded before this field.
+      mesh: Names of the mesh's axes to their sizes; empty where it is unknown, and in runs
+        recorded before this field, as those below.
+      inputs: The arrays that the program receives.
+      outputs: The arrays that it returns.
     """
 
     STANDING = True
@@ -369,6 +409,9 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     doubts: list[Doubt] = []
     trains: bool = True
     called: str = ""
+    mesh: dict[str, int] = {}
+    inputs: list[ArrayPlace] = []
+    outputs: list[ArrayPlace] = []
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):

@@ -1,1 +1,1 @@
-"""The activity of the devices: busy times, memory, captured profiles, compiled programs."""
+"""The activity of the devices: busy times, memory, captured profiles."""

@@ -33,9 +33,9 @@ from distlab.events import (
     sink,
 )
 from distlab.profiling.capture import Capturer
-from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
 from distlab.profiling.watcher import Watcher
+from distlab.programs.contents import read_program, read_programs
 from distlab.recording.agreed_steps import agreed_steps
 from distlab.recording.clocks import Clock, ClockWatch
 from distlab.recording.logger_thread import LoggerThread, close_all

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from distlab.charts.theme import colour
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import share_of
-from distlab.profiling.compiled import wire_bytes
+from distlab.programs.collectives import wire_bytes
 from distlab.strategies.what_if import Choices, Division, Movement, divide, move, place
 from distlab.text.bytes import bytes_text
 from distlab.text.png import data_uri

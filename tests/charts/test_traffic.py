@@ -10,7 +10,7 @@ from distlab.charts import Traffic, TrafficRow, traffic_row
 from distlab.charts._transfers import _RING, plan
 from distlab.charts.traffic import matrix
 from distlab.folds import Folds
-from distlab.profiling.compiled import wire_bytes
+from distlab.programs.collectives import wire_bytes
 from tests.synthetic import compiled, there, whole_run
 
 INSIDE = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")

@@ -11,7 +11,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import ArgumentValueError
-from distlab.profiling.compiled import read_program
+from distlab.programs.contents import read_program
 from distlab.strategies.what_if import ALGORITHMS, STRATEGIES, Choices, divide, move, place
 
 

@@ -13,7 +13,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from distlab.events import Collective
-from distlab.profiling.compiled import collectives_of, read_program, read_programs
+from distlab.programs.contents import ProgramContents, collectives_of, read_program, read_programs
 
 REPLICAS = 4
 WIDTH = 6
@@ -58,7 +58,7 @@ def test_a_psum_is_an_all_reduce_over_all_replicas() -> None:
     assert one.participants == REPLICAS
     assert one.times_per_step == 1
     assert "psum" in one.source
-    assert "test_compiled.py:" in one.source
+    assert "test_collectives.py:" in one.source
 
 
 def test_a_program_without_collectives_has_none() -> None:
@@ -152,7 +152,7 @@ def test_combined_operands_name_their_own_lines() -> None:
     by_shape = {value.split(" from ")[0]: value for value in one.values}
     assert set(by_shape) == {f"f32[2,{WIDTH}]", "f32[3]"}
     lines = {value.rsplit(":", 1)[1] for value in one.values}
-    assert all("psum at test_compiled.py:" in value for value in one.values)
+    assert all("psum at test_collectives.py:" in value for value in one.values)
     assert len(lines) == 2
 
 
@@ -173,7 +173,7 @@ def test_programs_of_one_step_have_the_collectives_of_all() -> None:
 
 
 def test_a_program_that_tells_nothing_is_no_error() -> None:
-    assert read_program(object()) == ([], None, None, None, None, None, None)
+    assert read_program(object()) == ProgramContents([], None, None)
 
 
 # What CPU devices do not write: asynchronous pairs, iota groups, older metadata.

@@ -1,6 +1,6 @@
 """Parses the text of an optimised XLA program: computations and instructions.
 
-Only the grammar is here; `compiled` interprets the instructions. A line
+Only the grammar is here; `collectives` interprets the instructions. A line
 such as
 
     %sum = f32[4]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
@@ -21,6 +21,13 @@ _OPEN: Final = "([{"
 _CLOSE: Final = ")]}"
 _COMMENT: Final = re.compile(r"/\*.*?\*/")
 _PAIR: Final = re.compile(r"(\w+)=(\w+)")
+_UNESCAPE: Final = re.compile(r"\\(.)")
+_NAME: Final = re.compile(r"%([\w.\-]+)")
+_QUOTED: Final = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^\s}]+)')
+_CALLED: Final = re.compile(
+    r"\b(calls|to_apply|called_computations|body|condition|branch_computations|true_computation"
+    r"|false_computation)=(%[\w.\-]+|\{[^}]*\})"
+)
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,32 @@ class Instruction:
     @cached_property
     def operands(self) -> list[str]:
         """Names of its operands."""
-        inside = self.rest[1 : end_of_bracket(self.rest, 0) - 1]
-        return [part.split()[-1].lstrip("%") for part in split(inside)]
+        inside = self.rest[1 : self.rest.find(")")]
+        if "(" in inside:  # the operands have types, one of them a tuple's
+            inside = self.rest[1 : end_of_bracket(self.rest, 0) - 1]
+        return _NAME.findall(inside) or [part.split()[-1] for part in split(inside)]
 
     @cached_property
     def attributes(self) -> dict[str, str]:
         """Its attributes as written, such as `to_apply` to `%add`."""
         after = self.rest[end_of_bracket(self.rest, 0) :].lstrip(", ")
-        return dict(part.split("=", 1) for part in split(after) if "=" in part)
+        found = dict(part.split("=", 1) for part in split(after) if "=" in part)
+        if "device_ids" in found:  # a part of the groups, behind a comma
+            found["replica_groups"] += f", device_ids={found.pop('device_ids')}"
+        return found
+
+    @cached_property
+    def called(self) -> dict[str, list[str]]:
+        """The computations that it runs, by attribute."""
+        if "=%" not in self.rest and "={%" not in self.rest:
+            return {}
+        return {key: _NAME.findall(names) for key, names in _CALLED.findall(self.rest)}
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """Its origin in the traced program, such as `op_name` to `jit(step)/dot_general`."""
+        written = dict(_QUOTED.findall(self.attributes.get("metadata", "")))
+        return {key: _UNESCAPE.sub(r"\1", value.strip('"')) for key, value in written.items()}
 
 
 class Frame(NamedTuple):
@@ -60,6 +85,7 @@ class Module:
     header: dict[str, str] = field(default_factory=dict)  # Such as `num_partitions`
     entry: str = ""
     computations: dict[str, dict[str, Instruction]] = field(default_factory=dict)
+    roots: dict[str, str] = field(default_factory=dict)  # Computations to their results
     frames: dict[int, Frame] = field(default_factory=dict)  # By `stack_frame_id`
 
 
@@ -69,6 +95,7 @@ def parse(text: str) -> Module:
     tables: dict[str, dict[int, str]] = {}
     table: dict[int, str] = {}
     computation: dict[str, Instruction] = {}
+    name = ""
     for line in text.splitlines():
         if line.startswith("HloModule"):
             parts = split(line.removeprefix("HloModule"))
@@ -82,6 +109,8 @@ def parse(text: str) -> Module:
             instruction = _instruction(line)
             if instruction is not None:
                 computation[instruction.name] = instruction
+                if line.lstrip().startswith("ROOT "):
+                    module.roots[name] = instruction.name
         elif line[:1].isdigit():
             number, _, entry = line.partition(" ")
             table[int(number)] = entry
