@@ -49,6 +49,8 @@ from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
+from distlab.observing.compilations import compilations
+from distlab.observing.observed import observe
 from distlab.placement import placed
 from distlab.recording import Run, record
 from distlab.step.scan import scan
@@ -116,6 +118,7 @@ __all__ = [
     "advice",
     "background",
     "cluster_resolver",
+    "compilations",
     "controlled",
     "coordinator",
     "data",
@@ -139,6 +142,7 @@ __all__ = [
     "metrics",
     "nest",
     "nn",
+    "observe",
     "placed",
     "record",
     "run_functions_eagerly",

@@ -37,6 +37,8 @@ def test_the_reference_has_every_public_name_and_no_other() -> None:
     assert SHOWN - {*names} - modules == {
         "distlab.integrations.dask.cluster.ParameterServerCluster",
         "distlab.integrations.ipyparallel.cluster.Cluster",
+        "distlab.observing.compilations.Compilation",
+        "distlab.observing.observed.Observed",
         "distlab.recording.Recording",
     }
 

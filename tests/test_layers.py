@@ -37,6 +37,7 @@ variables: text errors uncopied user_code events devices processes values contex
 nest: text errors values variables
 collectives: text errors user_code events devices values context variables
 step: text errors user_code events devices processes values context variables collectives
+observing: text errors user_code events devices values step
 io: text errors values
 data: text errors user_code uncopied threads devices values io
 input: text errors user_code events devices processes values context data
@@ -86,8 +87,9 @@ loggers: tracking integrations.mlflow integrations.wandb
 metrics: integrations.flax integrations.keras
 tpu: devices
 train: integrations.orbax
-public: errors events cluster devices values context variables collectives step io data input
-  strategies coordinator control nest nn exported placement advice runs recording widgets training
+public: errors events cluster devices values context variables collectives step observing io data
+  input strategies coordinator control nest nn exported placement advice runs recording widgets
+  training
   integrations.dask integrations.flax integrations.keras integrations.launch integrations.orbax
   cluster_resolver estimator experimental flax keras loggers metrics tpu train
 demo: public errors data input

@@ -285,9 +285,19 @@ def is_ready(array: jax.Array) -> bool:
 
 def devices_of(array: jax.Array) -> list[jax.Device]:
     """Returns this process's devices of an array, even a deleted one, in order of its pieces."""
-    sharding: Any = array.sharding
     here = jax.process_index()
-    return [one for one in sharding._device_assignment if one.process_index == here]
+    return [one for one in assigned_devices(array.sharding) if one.process_index == here]
+
+
+def assigned_devices(sharding: Any) -> tuple[jax.Device, ...]:
+    """Returns all devices of a sharding, in order of the pieces of its arrays."""
+    return tuple(sharding._device_assignment)
+
+
+def cache_size(fn: Any) -> Callable[[], int] | None:
+    """Returns what counts the programs of a function of `jax.jit`; None for other functions."""
+    size: Callable[[], int] | None = getattr(fn, "_cache_size", None)
+    return size if type(fn).__name__ == "PjitFunction" else None
 
 
 def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Array]:

@@ -224,16 +224,22 @@ class ClockOffset(Event, frozen=True, kw_only=True, tag="clock_offset"):
 
 
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
-    """A strategy was made.
+    """A strategy was made, or a function that is observed ran on a mesh for the first time.
 
     Attributes:
       strategy: Its number in this process.
-      name: Class name, such as `"MirroredStrategy"`.
-      devices: Device name of each replica, in replica order.
+      name: Class name, such as `"MirroredStrategy"`; of a mesh its axes, such as
+        `"Mesh(data=4, model=2)"`.
+      devices: Device name of each replica, in replica order; of a mesh of each position, the last
+        axis first.
       processes: The process of each replica, in replica order; empty where all are
         in this process. Other events have the numbers of this process's replicas alone.
       source: File and line of the user's program that made it; empty in runs recorded before
         this field.
+      form: `"strategy"`, or `"mesh"` of functions that `distlab.observe` returned: what other
+        events say of replicas holds for the mesh's positions.
+      axes: Sizes of the mesh's axes by name, in their order; empty for a strategy, and for a
+        mesh without names, such as one device.
     """
 
     STANDING = True
@@ -242,6 +248,13 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     devices: list[str]
     processes: list[int] = []
     source: str = ""
+    form: Literal["strategy", "mesh"] = "strategy"
+    axes: dict[str, int] = {}
+
+    @property
+    def kind(self) -> Literal["strategy", "mesh"]:
+        """`form`: in a run file, the field `kind` names the event."""
+        return self.form
 
 
 class Placement(Event, frozen=True, kw_only=True, tag="placement"):
@@ -357,10 +370,12 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       program: Number of the program in this process; steps refer to it.
       strategy: Number of the strategy.
       function: Qualified name of the function passed to `run`.
-      cause: `"new function"`, `"new shapes"` or `"new structure"`.
+      cause: `"new function"`, `"new shapes"` or `"new structure"`; of an observed function also
+        `"new sharding"`: nothing changed but the placement of an argument.
       changed: The argument that changed and how; of a function that is made anew for each call,
         what it refers to that changed. Empty for a new function.
-      arguments: Each argument leaf as `name: dtype[shape]`, per replica.
+      arguments: Each argument leaf as `name: dtype[shape]`, per replica; of an observed function
+        whole, and with its placement: `x: float32[32, 8] P('data')`.
       mode: `"traced"` (one program for all replicas), `"ragged"` (replicas
         had different shapes: a program for each device between collectives) or
         `"eager"` (ordinary Python for each replica: nothing was compiled).
@@ -914,7 +929,8 @@ class Error(Event, frozen=True, kw_only=True, tag="error"):
     """An exception reached the caller of a distlab verb.
 
     Attributes:
-      where: The verb, such as `"run"` or `"reduce"`.
+      where: The verb, such as `"run"` or `"reduce"`; the name of an observed function that was
+        called.
       type: Class name of the exception.
       message: Its text, cut at 2,000 characters.
     """

@@ -153,8 +153,8 @@ class _Running:
         if not self._seen:
             when = "until the recording ended" if ended else f"within {self._seconds:g} s"
             raise CaptureError(
-                f"A capture needs steps, and none was run {when}. Capture while strategy.run is "
-                "being called."
+                f"A capture needs steps, and none was run {when}. Capture while strategy.run, or "
+                "what distlab.observe returned, is being called."
             )
         if len(profile) > self._most_bytes:
             raise CaptureError(

@@ -27,6 +27,9 @@ _MOST_OF_ONE_NS: Final = 50_000_000
 of a longer time may have passed in distlab's calls, of which some keep Python's lock."""
 
 _REPORT_NS: Final = 1_000_000_000
+_CALLS: Final = ("run", "__call__")
+"""The functions that make a step: those of a strategy, and of what `observe` returned."""
+
 _DISTLAB: Final = Path(__file__).parents[1]
 
 
@@ -80,7 +83,7 @@ class OwnLines:
         for depth, frame in enumerate(frames):
             part = part_of(frame)
             if part == "distlab":
-                if any(one.f_code.co_name == "run" and part_of(one) == part for one in frames):
+                if any(one.f_code.co_name in _CALLS and part_of(one) == part for one in frames):
                     self._add_call(_lines(frames[depth:]))
                 return None
             if part == "user":
@@ -113,4 +116,4 @@ def _lines(frames: Iterable[FrameType]) -> list[str]:
 
 @functools.lru_cache(4096)
 def _is_input(filename: str) -> bool:
-    return Path(filename).relative_to(_DISTLAB).parts[0] in {"data", "input", "step"}
+    return Path(filename).relative_to(_DISTLAB).parts[0] in {"data", "input", "observing", "step"}

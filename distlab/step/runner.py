@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.devices import in_flight, interrupts, jax_internals
 from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError
-from distlab.events import sink
+from distlab.events import numbering, sink
 from distlab.processes import failures
 from distlab.step.arguments import in_place, in_use
 from distlab.step.arguments.call import Call
@@ -42,8 +41,6 @@ from distlab.user_code import warn
 from distlab.values import stacks
 from distlab.values.checks import checked_call, require_plain
 from distlab.variables.protocol import StoredVariable
-
-_steps = itertools.count()
 
 
 def run(
@@ -114,7 +111,7 @@ def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) ->
     assigned: dict[StoredVariable, str] = {}
     result = eager.run(host, call.fn, args, kwargs, assigned)
     leaves = jax.tree.leaves((args, kwargs))
-    watch.after(place, leaves, result, step=next(_steps), called=called, assigned=assigned)
+    watch.after(place, leaves, result, step=next(numbering.steps), called=called, assigned=assigned)
     return result
 
 
@@ -186,7 +183,7 @@ def _record(  # noqa: PLR0917
     """Emits the events of a step that was dispatched, and keeps what later looks need."""
     if fresh:
         _report_compiled(recorder, program, programs, place, call, result)
-    step = next(_steps)
+    step = next(numbering.steps)
     recorder.emit(
         events.Step(
             time_ns=called,

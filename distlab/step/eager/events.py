@@ -12,9 +12,8 @@ import jax
 
 from distlab import events
 from distlab.context import modes
-from distlab.events import sink
+from distlab.events import numbering, sink
 from distlab.step.programs.place import Place
-from distlab.step.programs.program import next_number
 from distlab.step.review.causes import is_inexact, is_meant_equal
 from distlab.step.review.copies import Comparisons, compared
 from distlab.step.review.last_results import LastResults
@@ -41,7 +40,7 @@ class EagerWatch:
     """Events of a function that runs eagerly, and comparisons of the copies that it assigns."""
 
     def __init__(self, strategy: int, function: str, source: str) -> None:
-        self._number = next_number()
+        self._number = next(numbering.programs)
         self._strategy, self._function, self._source = strategy, function, source
         self._comparisons = Comparisons(self._number, strategy)
         self._results = LastResults(strategy, function, source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -12,12 +11,10 @@ from distlab import events
 from distlab.devices import selection
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.selection import DeviceLike
-from distlab.events import sink
+from distlab.events import numbering, sink
 from distlab.step.programs.cache import ProgramCache
 from distlab.user_code import calling_line
 from distlab.values.last_batches import LastBatches
-
-_numbers = itertools.count()
 
 
 @final
@@ -38,7 +35,7 @@ class Place:
     def on(cls, devices: Iterable[DeviceLike], name: str) -> Place:
         """Makes a place on these devices, and emits an event that describes it."""
         mesh = replica_mesh(selection.find(devices))
-        place = cls(next(_numbers), lambda: mesh)
+        place = cls(next(numbering.strategies), lambda: mesh)
         recorder = sink.recorder()
         if recorder.enabled:
             processes = [device.process_index for device in mesh.devices]

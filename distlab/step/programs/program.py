@@ -17,6 +17,7 @@ from distlab.devices import connections, dispatch_order, in_flight, jax_internal
 from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
+from distlab.events import numbering
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.functions.state import captured_state
@@ -27,13 +28,6 @@ from distlab.values.checks import function_name, function_source
 from distlab.variables import server_traffic, storage
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.remote_transfers import RemoteChanges
-
-_numbers = itertools.count()
-
-
-def next_number() -> int:
-    """Returns the number of a new program, or of a function that runs eagerly."""
-    return next(_numbers)
 
 
 @final
@@ -50,7 +44,7 @@ class Program:
     ) -> None:
         fn, args, kwargs = call.fn, call.args, call.kwargs
         started = time.monotonic_ns()
-        self.number = next_number()
+        self.number = next(numbering.programs)
         self.function = function_name(fn)
         self.source = function_source(fn)
         self.configuration = jax_internals.configuration()

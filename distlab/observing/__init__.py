@@ -1,0 +1,1 @@
+"""Programs of plain JAX, without a strategy, as they are compiled and run."""

@@ -1,0 +1,140 @@
+"""The arguments of a jitted function, as far as they make programs, and how they changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import jax
+from jax.sharding import NamedSharding
+
+from distlab.devices import selection
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.step.arguments.names import argument_label, parameter_names
+from distlab.text.shown import shown
+
+Path = tuple[Any, ...]
+
+_MOST_CHANGES: Final = 3
+
+
+class Leaf(NamedTuple):
+    """A leaf of the arguments: two that are equal can't make two programs.
+
+    Attributes:
+      what: Its type, such as `float32[8,4]`, or the text of a value that is no array.
+      where: Its placement: `P('data')`, a device, `uncommitted` or `NumPy`; empty for values.
+      value: A Python number, which makes programs only where it is static; else None.
+    """
+
+    what: str
+    where: str
+    value: complex | None = None
+
+    def __str__(self) -> str:
+        """Is its text in events."""
+        return f"{self.what} {self.where}".rstrip()
+
+
+def described(fn: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, tuple[Path, Leaf]]:
+    """Returns the path and the description of each leaf by its name, such as `state['w']`."""
+    names = parameter_names(fn, len(args))
+    leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
+    return {argument_label(path, names): (path, leaf_of(leaf)) for path, leaf in leaves}
+
+
+def leaf_of(leaf: Any) -> Leaf:
+    """Describes one leaf, also of a deleted array."""
+    if isinstance(leaf, jax.Array):
+        shape = ", ".join(map(str, leaf.shape))
+        weak = " weak" if getattr(leaf.aval, "weak_type", False) else ""
+        return Leaf(f"{leaf.dtype}[{shape}]{weak}", _placement(leaf))
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return Leaf(f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]", "NumPy")
+    if isinstance(leaf, bool | int | float | complex):
+        return Leaf(type(leaf).__name__, "", leaf)
+    return Leaf(shown(leaf, 80), "")
+
+
+def _placement(array: jax.Array) -> str:
+    if not array.committed:
+        return "uncommitted"
+    sharding = array.sharding
+    if isinstance(sharding, NamedSharding):
+        return spec_text(sharding.spec)
+    if len(sharding.device_set) == 1:
+        return selection.name(next(iter(sharding.device_set)))
+    return shown(sharding, 80)
+
+
+def spec_text(spec: jax.sharding.PartitionSpec) -> str:
+    """Returns a partition spec as it is written in programs: `P('data', None)`."""
+    return f"P({', '.join(map(repr, spec))})"
+
+
+def sign(leaf: Any) -> Any:
+    """Returns the traits of a leaf that make programs, for each call: without any text."""
+    if type(leaf) is ConcreteArray:
+        return leaf.aval, leaf.sharding, leaf.committed
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return type(leaf), leaf.shape, leaf.dtype
+    return type(leaf) if isinstance(leaf, int | float | complex) else shown(leaf, 80)
+
+
+def cause_of(now: dict[str, Leaf], before: list[dict[str, Leaf]]) -> tuple[str, str]:
+    """Returns why a program was compiled: the cause, and what differs from the nearest before."""
+    if not before:
+        return "new function", ""
+    nearest = min(reversed(before), key=lambda old: _distance(now, old))
+    gone = sorted(now.keys() ^ nearest.keys())
+    if gone:
+        return "new structure", f"{', '.join(gone[:_MOST_CHANGES])} added or removed"
+    pairs = {name: (nearest[name], leaf) for name, leaf in now.items() if nearest[name] != leaf}
+    if changed := {n: (a, b) for n, (a, b) in pairs.items() if a.what != b.what}:
+        shapes = all("[" in old.what and "[" in new.what for old, new in changed.values())
+        cause = "new shapes" if shapes else "new structure"
+        return cause, _listed({n: (a.what, b.what) for n, (a, b) in changed.items()})
+    if changed := {n: (a, b) for n, (a, b) in pairs.items() if a.where != b.where}:
+        return "new sharding", _listed({n: (a.where, b.where) for n, (a, b) in changed.items()})
+    if pairs:
+        return "new structure", _listed(
+            {n: (shown(a.value), shown(b.value)) for n, (a, b) in pairs.items()}
+        )
+    return "new structure", "JAX's configuration or mesh in force, such as jax.enable_x64"
+
+
+def _distance(now: dict[str, Leaf], old: dict[str, Leaf]) -> float:
+    if now.keys() != old.keys():
+        return math.inf
+    return sum(old[name][:2] != leaf[:2] for name, leaf in now.items())
+
+
+def _listed(changed: dict[str, tuple[str, str]]) -> str:
+    texts = [f"{name}: {old} -> {new}" for name, (old, new) in changed.items()]
+    if (more := len(texts) - _MOST_CHANGES) > 0:
+        # Of a state whose arrays all changed alike, their number says more than their names.
+        texts[_MOST_CHANGES - 1] += f" (and {more} more)"
+    return "; ".join(texts[:_MOST_CHANGES])
+
+
+def getter(path: Path) -> Callable[[Any], Any]:
+    """Returns a function that follows a path in a pytree, without walking over the tree."""
+    gets: list[tuple[bool, Any]] = []
+    for key in path:
+        match key:
+            case jax.tree_util.SequenceKey(idx=index):
+                gets.append((False, index))
+            case jax.tree_util.DictKey(key=name):
+                gets.append((False, name))
+            case jax.tree_util.GetAttrKey(name=name):
+                gets.append((True, name))
+            case _:
+                raise LookupError(key)
+
+    def get(tree: Any) -> Any:
+        for attribute, key in gets:
+            tree = getattr(tree, key) if attribute else tree[key]
+        return tree
+
+    return get

@@ -1,0 +1,393 @@
+"""`observe`: each call of a jitted function is a step."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import jax
+import numpy as np
+
+from distlab import events
+from distlab.devices import jax_internals
+from distlab.errors import ArgumentTypeError
+from distlab.events import numbering, sink
+from distlab.observing import compilations
+from distlab.observing.arguments import Leaf, Path, cause_of, described, getter, sign
+from distlab.observing.compilations import heard
+from distlab.observing.program import Call, Program
+from distlab.step.jaxprs import operations
+from distlab.text.shown import shown, shown_text
+from distlab.user_code import calling_line, warn
+from distlab.values.checks import function_name, function_source
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MOST_PROBES: Final = 16
+"""Most arguments by which a call's program is found."""
+
+_MOST_SIGNS: Final = 1_000
+_MOST_PROGRAMS: Final = 64
+
+
+class _Read(NamedTuple):
+    """The program of a call, as far as JAX shows it.
+
+    `donated` has shapes and dtypes of the arguments that a call uses up.
+    """
+
+    compiled: Any = None
+    executable: Any = None
+    donated: frozenset[tuple[Any, Any]] = frozenset()
+
+
+class _First(NamedTuple):
+    """The arguments and the program of a first call, read before it changed them in place."""
+
+    arguments: dict[str, tuple[Path, Leaf]]
+    read: _Read
+    arrays: list[Any]
+
+
+class _Jitted(NamedTuple):
+    """A jitted function without the partial or the bound method around it."""
+
+    fn: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def of(cls, fn: Any) -> _Jitted:
+        """Returns what is inside of a callable."""
+        if isinstance(fn, types.MethodType):
+            return cls(fn.__func__, (fn.__self__,), {})
+        if hasattr(fn, "func") and hasattr(fn, "keywords"):  # a partial of Python or a library
+            inner = cls.of(fn.func)
+            return cls(inner.fn, (*inner.args, *fn.args), {**inner.kwargs, **fn.keywords})
+        return cls(fn, (), {})
+
+    def read(self, args: Any, kwargs: Any, *, anew: bool) -> _Read:
+        """Returns the program of a call; compiles nothing, unless `anew`."""
+        if isinstance(self.fn, jax.stages.Compiled):
+            return _Read(self.fn, self.fn.runtime_executable())
+        work = heard.work
+        lowered = self.fn.lower(*self.args, *args, **self.kwargs, **kwargs)
+        if heard.work != work and not anew:
+            return _Read()  # of other arguments than the call's, which were changed in place
+        compiled = lowered.compile()
+        compiled = getattr(compiled, "compiled", compiled)  # Flax and Equinox wrap both
+        infos = jax.tree.leaves(getattr(lowered, "lowered", lowered).args_info)
+        donated = frozenset((one.shape, np.dtype(one.dtype)) for one in infos if one.donated)
+        return _Read(compiled, compiled.runtime_executable(), donated)
+
+    def trains(self, args: Any, kwargs: Any) -> bool:
+        """Returns whether a call computes a gradient; True where JAX does not show its trace."""
+        if jax_internals.cache_size(self.fn) is None:
+            return True
+        traced = self.fn.trace(*self.args, *args, **self.kwargs, **kwargs)
+        return operations.has_gradient(traced.jaxpr.jaxpr)
+
+
+class Observed(Generic[P, R]):
+    """A jitted function whose calls are steps; `observe` returns it.
+
+    It has all attributes of the function, such as `lower` and `trace`.
+    """
+
+    def __init__(self, fn: Callable[P, R], name: str | None) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self._fn = fn
+        self._jitted = _Jitted.of(fn)
+        self._name = function_name(fn) if name is None else name
+        self._source = function_source(fn)
+        # Objects of Flax NNX are changed in place, so after a call they may be other arguments.
+        self._in_place = type(self._jitted.fn).__module__.partition(".")[0] == "flax"
+        self._size = jax_internals.cache_size(self._jitted.fn)
+        self._known = -1
+        self._programs: list[Program] = []
+        self._alone: Program | None = None
+        self._probes: dict[str, Callable[[Any], Any]] = {}
+        self._by_value = False
+        self._signs: dict[Any, Program] = {}
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_fn":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self._fn, name)
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<observed {self._name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function, and records the step."""
+        recorder = sink.in_force or sink.recorder()
+        if not recorder.enabled or jax_internals.being_transformed():
+            return self._fn(*args, **kwargs)
+        called = time.monotonic_ns()
+        count = heard.count
+        first = self._before_the_first(args, kwargs) if not self._programs else None
+        try:
+            out = self._fn(*args, **kwargs)
+        except Exception as error:
+            self._report(error, recorder)
+            raise
+        call = (out, args, kwargs)
+        compiled = heard.count != count
+        program = self._alone
+        if program is None or compiled or (self._size and self._size() != self._known):
+            program = self._program(call, recorder, first, compiled=compiled)
+        step = next(numbering.steps)
+        recorder.emit(
+            events.Step(
+                time_ns=called,
+                step=step,
+                program=program.number,
+                strategy=program.strategy,
+                dispatched_ns=time.monotonic_ns(),
+                examples=0,
+            )
+        )
+        program.look(call, step, called, recorder)
+        return out
+
+    def _report(self, error: Exception, recorder: sink.Recorder) -> None:
+        recorder.emit(
+            events.Error(
+                time_ns=time.monotonic_ns(),
+                where=self._name,
+                type=type(error).__name__,
+                message=shown_text(error)[:2000],
+            )
+        )
+
+    def _before_the_first(self, args: Any, kwargs: Any) -> _First | None:
+        """Reads the first program before the call, where that changes its arguments in place.
+
+        The call uses what was compiled here. Its errors are those of the call.
+        """
+        if not self._in_place:
+            return None
+        try:
+            arguments = described(self._fn, args, kwargs)
+            read = self._jitted.read(args, kwargs, anew=True)
+        except Exception:  # noqa: BLE001
+            return None
+        return _First(arguments, read, jax.tree.leaves((args, kwargs)))
+
+    def _program(
+        self, call: Call, recorder: sink.Recorder, first: _First | None, *, compiled: bool
+    ) -> Program:
+        """Returns the program that a call ran, a new one if need be."""
+        with self._lock:
+            if not compiled and (known := self._signs.get(self._sign(call))) is not None:
+                found = known
+            else:
+                found = self._learnt(call, recorder, first, compiled=compiled)
+            if self._size is not None:
+                self._known = self._size()
+            return found
+
+    def _learnt(
+        self, call: Call, recorder: sink.Recorder, first: _First | None, *, compiled: bool
+    ) -> Program:
+        """Returns the program of arguments that were not seen before."""
+        _, args, kwargs = call
+        arguments = first.arguments if first else described(self._fn, args, kwargs)
+        now = {name: leaf for name, (_, leaf) in arguments.items()}
+        read = first.read if first else self._read(args, kwargs)
+        program = self._find(read, now, compiled=compiled)
+        if program is None:
+            before = [one for known in self._programs for one in known.described]
+            changed = None if first is None else {id(one) for one in first.arrays}
+            program = Program(read.executable, now, call, read.donated, changed)
+            program.begin(self._name, self._source, recorder)
+            self._programs = [*self._programs[1 - _MOST_PROGRAMS :], program]
+            self._emit(program, read, cause_of(now, before), call, recorder, compiled=compiled)
+        elif now not in program.described:
+            program.described.append(now)
+        self._tell_apart(arguments)
+        if len(self._signs) >= _MOST_SIGNS:
+            self._signs.clear()
+        self._signs[self._sign(call)] = program
+        descriptions = sum(len(one.described) for one in self._programs)
+        # Who calls the function elsewhere may have it compiled for other arguments.
+        all_known = self._size is not None and self._size() <= descriptions
+        fixed = isinstance(self._jitted.fn, jax.stages.Compiled)
+        self._alone = program if len(self._programs) == 1 and (all_known or fixed) else None
+        return program
+
+    def _read(self, args: Any, kwargs: Any) -> _Read:
+        """Returns the program of a call that was made, even with arguments that it used up."""
+        try:
+            return self._jitted.read(args, kwargs, anew=False)
+        except Exception:  # noqa: BLE001 - of any new version of JAX: steps are counted without it
+            return _Read()
+
+    def _find(self, read: _Read, now: dict[str, Leaf], *, compiled: bool) -> Program | None:
+        """Returns the known program of a call."""
+        for known in self._programs:
+            if read.executable is not None:
+                if known.executable is read.executable:
+                    return known
+            elif now in known.described and not compiled:
+                return known
+        return None
+
+    def _emit(
+        self,
+        program: Program,
+        read: _Read,
+        why: tuple[str, str],
+        call: Call,
+        recorder: sink.Recorder,
+        *,
+        compiled: bool,
+    ) -> None:
+        """Emits the event of a new program. The call has succeeded, whatever fails here."""
+        if compiled:
+            compilations.explain(heard.last, why[1] or why[0])
+        took = compilations.newest() if compiled else None
+        called = calling_line()
+
+        def event(**contents: Any) -> events.Compile:
+            return events.Compile(
+                time_ns=time.monotonic_ns(),
+                program=program.number,
+                strategy=program.strategy,
+                function=self._name,
+                cause=why[0],
+                changed=why[1],
+                arguments=[f"{name}: {leaf}" for name, leaf in program.described[0].items()],
+                mode="traced",
+                trace_ns=round(1e9 * (took.trace_s + took.lower_s)) if took else 0,
+                compile_ns=round(1e9 * took.compile_s) if took else 0,
+                source=self._source,
+                called=called,
+                trains=self._jitted.trains(*call[1:]),
+                **contents,
+            )
+
+        try:
+            recorder.compiled(event, [] if read.compiled is None else read.compiled)
+        except Exception as error:  # noqa: BLE001 - of any new version of JAX
+            reason = (
+                f"The program of {self._name} could not be examined, so pages and advice lack "
+                f"it: {type(error).__name__}: {error}. The step has run."
+            )
+            recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
+            warn(reason, RuntimeWarning)
+
+    def _tell_apart(self, arguments: dict[str, tuple[Path, Leaf]]) -> None:
+        """Chooses the arguments by which a call's program is found: those in which programs differ.
+
+        Where JAX may have programs that were not seen here, the first and the last array of each
+        argument count, too.
+        """
+        probes: dict[str, None] = {}
+        known = [one for program in self._programs for one in program.described]
+        for by_value in (False, True):
+            for name in arguments:
+                leaves = {one.get(name) for one in known}
+                seen = leaves if by_value else {leaf and leaf[:2] for leaf in leaves}
+                if len(seen) > 1:
+                    probes[name] = None
+            if probes or len(self._programs) < 2:
+                break
+        self._by_value = by_value
+        ends: dict[Any, list[str]] = {}
+        for name, (path, _) in arguments.items():
+            ends.setdefault(path[:2], []).append(name)
+        for names in ends.values():
+            probes |= {names[0]: None, names[-1]: None}
+        self._probes = {}
+        for name in list(probes)[:_MOST_PROBES]:
+            try:
+                self._probes[name] = getter(arguments[name][0])
+            except LookupError:  # of a class whose parts have no names
+                continue
+        self._signs.clear()
+
+    def _sign(self, call: Call) -> Any:
+        """Returns the traits of a call by which its program is found."""
+        tree = call[1:]
+        found: list[Any] = []
+        for get in self._probes.values():
+            try:
+                leaf = get(tree)
+            except (AttributeError, LookupError, TypeError):
+                leaf = None
+            found.append(leaf if self._by_value and np.isscalar(leaf) else sign(leaf))
+        return tuple(found)
+
+
+@overload
+def observe(fn: Callable[P, R], /, *, name: str | None = None) -> Observed[P, R]: ...
+
+
+@overload
+def observe(
+    fn: None = None, /, *, name: str | None = None
+) -> Callable[[Callable[P, R]], Observed[P, R]]: ...
+
+
+def observe(fn: Any = None, /, *, name: str | None = None) -> Any:
+    """Makes each call of a jitted function a step, as those of `Strategy.run` are.
+
+    A recording, the dashboard, widgets, captures and advice then show a program of plain JAX: each
+    call, each compilation with its cause, and how busy each device is. The devices are those of
+    the mesh on which the function runs. It takes some microseconds a call, and nothing on the
+    devices; arguments are donated, and calls return before the devices are done, as without it.
+    Inside of `jit`, `grad` or `vmap` it is the function alone.
+
+    Steps whose whole result is donated to the next call mostly have no ready times: captures
+    show how busy the devices are. Return a loss, or anything else that stays.
+
+    Args:
+      fn: A function of `jax.jit`, `nnx.jit`, `eqx.filter_jit` or `jax.pmap`, with `shard_map`
+        inside or without, or a `jax.stages.Compiled`. Leave it out for a decorator with a name.
+      name: The function's name on pages; by default its own.
+
+    Returns:
+      A function that takes the same arguments and returns the same result, with all attributes of
+      `fn`, such as `lower` and `trace`.
+
+    Raises:
+      ArgumentTypeError: `fn` is not jitted, or `name` is not a string.
+
+    Example:
+      >>> import distlab as dl, jax, jax.numpy as jnp
+      >>> @dl.observe
+      ... @jax.jit
+      ... def step(w, x):
+      ...     loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w - 1) ** 2))(w)
+      ...     return w - 0.1 * gradient, loss
+      >>> w, x = jnp.zeros(3), jnp.ones((4, 3))
+      >>> with dl.record("runs/plain"):
+      ...     for _ in range(5):
+      ...         w, loss = step(w, x)
+      >>> dl.Run.open("runs/plain").summary()["steps"]
+      5
+    """
+    if name is not None and not isinstance(name, str):
+        raise ArgumentTypeError(f"name must be a string, got {shown(name)}. Leave it out.")
+    if fn is None:
+        return functools.partial(observe, name=name)
+    if isinstance(fn, Observed):
+        return fn
+    jitted = _Jitted.of(fn).fn
+    if not isinstance(jitted, jax.stages.Compiled) and not callable(getattr(jitted, "lower", None)):
+        raise ArgumentTypeError(
+            f"observe accepts a jitted function, got {shown(fn)}. Pass jax.jit(fn); as a "
+            "decorator, write @dl.observe above @jax.jit."
+        )
+    compilations.listen()
+    return Observed(fn, name)
