@@ -21,7 +21,7 @@ from distlab.errors import CaptureError
 from distlab.events import Capture, Error, Event
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.profile import MOST_BYTES, Profile
-from distlab.profiling.spans import DeviceSpans, clipped, length_ns, read_spans
+from distlab.profiling.spans import DeviceSpans, clipped, key_of, length_ns, read_spans
 from distlab.profiling.step_work import Operations, StepWork
 
 AskedBy: TypeAlias = Literal["user", "recorder"]
@@ -164,14 +164,14 @@ class _Running:
             )
         operations = Operations()
         found = read_spans(profile, self._profile.anchor_ns, operations)
-        numbers = [device.id for device in self._devices]
-        if not any(number in found for number in numbers):
+        keys = [key_of(device) for device in self._devices]
+        if not any(key in found for key in keys):
             raise CaptureError(
                 "The profile holds no operation of the strategy's devices. Capture more steps."
             )
         return self._event(
-            [found.get(number, _IDLE) for number in numbers],
-            operations.work(numbers),
+            [found.get(key, _IDLE) for key in keys],
+            operations.work([number for platform, number in keys if platform == "CPU"]),
             end_ns,
             len(profile),
             time.thread_time_ns() - used,

@@ -3,9 +3,10 @@
 CPU devices are threads of one process: an operation's event names the device it
 belongs to (`device_ordinal`), and a `Rendezvous` inside of it is the wait for the
 others in a collective. Between processes there is no such event: a collective counts as
-waiting as a whole. GPUs and TPUs have a plane of their own, named after the
-device; their collectives are recognised by name, and count as waiting as a whole,
-since the wait is part of the operation there.
+waiting as a whole. GPUs and TPUs have a plane of their own, named after the platform and
+the device's number in this process; its lines of operations count, and not those in which
+XLA sums them up as steps, modules and scopes. Their collectives are recognised by name, and
+count as waiting as a whole, since the wait is part of the operation there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ _CLOSE_NS: Final = 1_000
 """Spans of one activity that are closer than this are one."""
 
 _NONE: Final = np.empty((0, 2), np.int64)
-_DEVICE_PLANE: Final = re.compile(r"/device:(?:GPU|TPU):(\d+)")
+_DEVICE_PLANE: Final = re.compile(r"/device:(GPU|TPU):(\d+)")
+_ASYNCHRONOUS: Final = "Async XLA Ops"
+"""The line of a TPU's collectives and copies beside its operations."""
+
+_OPERATION_LINES: Final = {"GPU": re.compile("Stream"), "TPU": re.compile("(Async )?XLA Ops$")}
 _DEVICE_COLLECTIVE: Final = re.compile(
     r"nccl|rccl|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|collective|all[-_]?to[-_]?all",
     re.IGNORECASE,
@@ -55,11 +60,23 @@ class DeviceSpans(NamedTuple):
     copy: Spans
 
 
+DeviceKey: TypeAlias = tuple[str, int]
+"""The platform of a device and its number in a profile."""
+
 _Found: TypeAlias = tuple[list[Spans], list[Spans], list[Spans]]
 """Spans of one device by activity, as the profile has them."""
 
 
-def read_spans(profile: bytes, anchor_ns: int, operations: Operations) -> dict[int, DeviceSpans]:
+def key_of(device: jax.Device) -> DeviceKey:
+    """Returns a device's key: CPU devices have their number in JAX, others that of the hardware."""
+    if device.platform == "cpu":
+        return "CPU", device.id
+    return device.platform.upper(), int(device.local_hardware_id or 0)
+
+
+def read_spans(
+    profile: bytes, anchor_ns: int, operations: Operations
+) -> dict[DeviceKey, DeviceSpans]:
     """Reads the activities of each device from a profile."""
     if not profile:
         raise CaptureError("The profiler returned an empty profile. Capture again.")
@@ -75,15 +92,17 @@ def read_spans(profile: bytes, anchor_ns: int, operations: Operations) -> dict[i
 
 def spans_of(
     planes: Sequence[Any], anchor_ns: int, operations: Operations
-) -> dict[int, DeviceSpans]:
+) -> dict[DeviceKey, DeviceSpans]:
     """Reads the planes of a profile; see `read_spans`."""
-    found: dict[int, _Found] = defaultdict(lambda: ([], [], []))
+    found: dict[DeviceKey, _Found] = defaultdict(lambda: ([], [], []))
     anchor: float | None = None
     for plane in planes:
-        device = _DEVICE_PLANE.search(plane.name)
+        device = _DEVICE_PLANE.match(plane.name)
         for line in plane.lines:
             if device is not None:
-                _read_stream(line.events, found[int(device[1])])
+                if _OPERATION_LINES[device[1]].match(line.name):
+                    other = COPY if line.name == _ASYNCHRONOUS else COMPUTE
+                    _read_stream(line.events, found[device[1], int(device[2])], other)
             else:
                 at = _read_thread(line.events, found, operations)
                 anchor = at if anchor is None else anchor
@@ -95,11 +114,11 @@ def spans_of(
     return {device: _apart(spans, shift) for device, spans in sorted(found.items())}
 
 
-def _read_stream(events: Iterable[Any], found: _Found) -> None:
-    """Adds the operations on a stream of a GPU or a core of a TPU."""
+def _read_stream(events: Iterable[Any], found: _Found, other: int) -> None:
+    """Adds the operations on a stream of a GPU or a core of a TPU; most are of kind `other`."""
     by_activity: tuple[list[_Span], ...] = ([], [], [])
     for event in events:
-        activity = COMPUTE
+        activity = other
         if _DEVICE_COLLECTIVE.search(event.name):
             activity = WAITING
         elif _COPY.search(event.name):
@@ -110,7 +129,7 @@ def _read_stream(events: Iterable[Any], found: _Found) -> None:
 
 
 def _read_thread(
-    events: Iterable[Any], found: dict[int, _Found], operations: Operations
+    events: Iterable[Any], found: dict[DeviceKey, _Found], operations: Operations
 ) -> float | None:
     """Adds a thread's operations and waits; returns the anchor's time, if it is here."""
     thread = _Thread(operations, between_processes=jax.process_count() > 1)
@@ -181,13 +200,13 @@ class _Thread:
         if _COPY.match(name):
             self._copies[device].append(span)
 
-    def add_to(self, found: dict[int, _Found]) -> None:
+    def add_to(self, found: dict[DeviceKey, _Found]) -> None:
         """Adds the activities of each device in this thread."""
         for device, spans in self._operations.items():
             waiting = without(union(self._waits[device]), union(self._reducing))
             copying = union(self._copies[device])
             computing = without(without(union(spans), waiting), copying)
-            for kept, own in zip(found[device], (computing, waiting, copying), strict=True):
+            for kept, own in zip(found["CPU", device], (computing, waiting, copying), strict=True):
                 kept.append(own)
 
 

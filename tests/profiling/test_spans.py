@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import jax
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from jax.profiler import ProfileData
 
 from distlab.errors import CaptureError
 from distlab.profiling.profile import ANCHOR
-from distlab.profiling.spans import length_ns, read_spans, spans_of, union, without
+from distlab.profiling.spans import key_of, length_ns, read_spans, spans_of, union, without
 from distlab.profiling.step_work import Operations
 
 GPU_PROFILE = f"""
@@ -39,10 +42,71 @@ planes {{
 def test_gpu_plane_gives_kernels_collectives_and_copies() -> None:
     planes = list(ProfileData.from_text_proto(GPU_PROFILE).planes)
     found = spans_of(planes, 50_000_000, Operations())
-    assert list(found) == [1]
-    ms = [[[round(t / 1e6, 3) for t in row] for row in spans.tolist()] for spans in found[1]]
+    assert list(found) == [("GPU", 1)]
+    ms = [[[round(t / 1e6, 3) for t in row] for row in spans.tolist()] for spans in found["GPU", 1]]
     # Kernels from 0 to 4 ms and 6 to 8; a collective from 4 to 7, of which the last one is hidden.
     assert ms == [[[50.0, 54.0], [56.0, 58.0]], [[54.0, 56.0]], [[59.0, 60.0]]]
+
+
+def _made_up(planes: dict[str, dict[str, list[tuple[str, int, int]]]]) -> list[Any]:
+    """Returns planes of lines of events: name, begin and length in microseconds."""
+    return [
+        SimpleNamespace(
+            name=plane,
+            lines=[
+                SimpleNamespace(
+                    name=line,
+                    events=[
+                        SimpleNamespace(
+                            name=name,
+                            start_ns=begin * 1e3,
+                            duration_ns=length * 1e3,
+                            stats=list(_STATS.items()) if plane.startswith("/host") else [],
+                        )
+                        for name, begin, length in events
+                    ],
+                )
+                for line, events in lines.items()
+            ],
+        )
+        for plane, lines in planes.items()
+    ]
+
+
+_STATS = {"device_ordinal": 0, "hlo_op": "dot.3", "hlo_module": "jit_on_cpu", "program_id": 1}
+_HOST = {"python": [(ANCHOR, 10, 1)], "tf_XLAEigen/1": [("dot.3", 2000, 5000)]}
+
+
+def _lengths_us(planes: dict[str, dict[str, list[tuple[str, int, int]]]]) -> Any:
+    found = spans_of(_made_up(planes), 0, Operations())
+    return {key: [length_ns(one) // 1_000 for one in spans] for key, spans in found.items()}
+
+
+def test_lines_that_sum_up_a_tpu_are_not_operations() -> None:
+    tpu = {
+        "Steps": [("7", 0, 10_000)],
+        "XLA Modules": [("jit_step(1)", 1000, 7500)],
+        "Framework Name Scope": [("jit(step)", 1000, 7500)],
+        "XLA Ops": [("fusion.1", 1000, 500), ("all-reduce.2", 8000, 500)],
+        "Async XLA Ops": [("copy-start.4", 1200, 500), ("slice-start.1", 2000, 100)],
+    }
+    found = _lengths_us({"/host:CPU": {"python": [(ANCHOR, 10, 1)]}, "/device:TPU:0": tpu})
+    assert found == {("TPU", 0): [500, 500, 300]}
+
+
+def test_programs_on_the_cpu_are_no_work_of_the_gpu() -> None:
+    gpu = {
+        "Steps": [("7", 0, 10_000)],
+        "Stream #13(Compute)": [("loop_fusion", 1000, 500)],
+    }
+    found = _lengths_us({"/host:CPU": _HOST, "/device:GPU:0": gpu})
+    assert found == {("GPU", 0): [500, 0, 0], ("CPU", 0): [5000, 0, 0]}
+
+
+def test_devices_are_matched_by_platform_and_local_number() -> None:
+    cpu = SimpleNamespace(platform="cpu", id=2049, local_hardware_id=1)
+    gpu = SimpleNamespace(platform="gpu", id=9, local_hardware_id=1)
+    assert [key_of(cast("jax.Device", one)) for one in (cpu, gpu)] == [("CPU", 2049), ("GPU", 1)]
 
 
 def test_empty_damaged_and_anchorless_profiles_are_refused() -> None:
@@ -108,4 +172,4 @@ def test_a_collective_between_processes_is_a_wait_as_a_whole(
 ) -> None:
     monkeypatch.setattr(jax, "process_count", lambda: processes)
     found = spans_of(list(ProfileData.from_text_proto(CPU_PROFILE).planes), 0, Operations())
-    assert [length_ns(spans) // 1_000_000 for spans in found[3]] == lengths
+    assert [length_ns(spans) // 1_000_000 for spans in found["CPU", 3]] == lengths
