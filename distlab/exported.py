@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -187,7 +188,8 @@ class Exported:
             "arrays": [[str(a.dtype), list(a.shape), key] for a, key in kept],
         }
         program = bytes(self.program.serialize())  # before there is a file
-        with zipfile.ZipFile(path, "w") as file:
+        path.unlink(missing_ok=True)  # of an earlier process, or a link
+        with zipfile.ZipFile(path, "x") as file:
             file.writestr(_ABOUT, json.dumps(about))
             file.writestr(_PROGRAM, program)
             for number, (array, _) in enumerate(kept):
@@ -281,13 +283,16 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
 def load_exported(path: str | os.PathLike[str]) -> Exported:
     """Returns a function that `Exported.save` wrote, without the code that made it.
 
+    The file is a program: load those of people whom you trust.
+
     Args:
       path: The file.
 
     Raises:
       ArgumentTypeError: `path` is no path.
       NotFoundError: There is no such file.
-      DataLossError: It is damaged, or something else.
+      DataLossError: It is damaged, or something else; or its program calls code of the process
+        that `jax.export` does not keep stable.
       MissingExtraError: `flatbuffers` is not installed; the extra `checkpoint` installs it.
 
     Example:
@@ -304,6 +309,11 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
             f"There is no exported function {file}. Pass the path that Exported.save returned."
         )
     with _damage_as_error(file), zipfile.ZipFile(file) as held:
+        if sum(part.file_size for part in held.infolist()) > file.stat().st_size:
+            raise DataLossError(
+                f"{file} would unpack to more bytes than it has, which no file of Exported.save "
+                "does. Load the file that it wrote."
+            )
         about = json.loads(held.read(_ABOUT))
         if about["version"] > _VERSION:
             raise DataLossError(f"{file} was written by a newer version of distlab. Update it.")
@@ -311,7 +321,30 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
             _read(held.read(_ARRAY.format(number)), *form)
             for number, form in enumerate(about["arrays"])
         ]
-        return Exported(export_library.deserialize(bytearray(held.read(_PROGRAM))), arrays)
+        program = export_library.deserialize(bytearray(held.read(_PROGRAM)))
+        _require_stable_calls(export_library, program, file)
+        return Exported(program, arrays)
+
+
+def _require_stable_calls(export_library: Any, program: Any, file: Path) -> None:
+    """Exports a program again, by which JAX checks the targets of its custom calls."""
+    forms = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
+    args, kwargs = jax.tree.unflatten(program.in_tree, forms)
+    again = export_library.export(jax.jit(program.call), platforms=program.platforms)
+    try:
+        with jax.enable_x64(True):  # the program's own dtypes
+            again(*args, **kwargs)
+        refused = "holds derivatives" if program.has_vjp() else ""  # another program, unchecked
+    except ValueError as error:
+        found = re.search(r"custom_call @([^(]+)", str(error))
+        if found is None:
+            raise
+        refused = f"calls {found[1]} in the process"
+    if refused:
+        raise DataLossError(
+            f"{file} {refused}, which no file of Exported.save does, and which could run any code. "
+            "Export the function again where its code is."
+        )
 
 
 @final

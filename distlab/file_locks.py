@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
+from io import FileIO
 from pathlib import Path
+
+
+def opened_lock(path: Path) -> FileIO:
+    """Opens a lock file for writing; what a folder from elsewhere holds in its place is refused."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        lock = FileIO(path, "a+", opener=lambda name, mode: os.open(name, mode | flags, 0o666))
+        if stat.S_ISREG(os.fstat(lock.fileno()).st_mode):
+            return lock
+        lock.close()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    raise OSError(errno.EEXIST, f"{path.name} in it is a link or no regular file")
 
 
 def is_locked(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from distlab.errors import (
     NotFoundError,
     ValueShapeError,
 )
+from distlab.exported import Exported
 
+CALLBACK = "xla_ffi_python_cpu_callback"
 ROWS = dl.data.TensorSpec((None, 3), np.dtype("float32"))
 X = np.random.default_rng(0).normal(size=(13, 3)).astype("float32")
 
@@ -157,6 +160,41 @@ def test_a_damaged_file_is_an_error(how: str, tmp_path: Path) -> None:
         data = whole[: len(whole) // 2]
     path.write_bytes(data)
     with pytest.raises(DataLossError, match="is no exported function, or it is damaged"):
+        dl.load_exported(path)
+
+
+def rewritten(path: Path, parts: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path) as held:
+        kept = {name: held.read(name) for name in held.namelist()} | parts
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in kept.items():
+            file.writestr(name, data)
+
+
+def test_a_file_that_unpacks_to_more_is_not_read(tmp_path: Path) -> None:
+    path = Path(dl.export(lambda x: x, ROWS).save(tmp_path / "m.dlx"))
+    rewritten(path, {"arrays/0": bytes(1 << 20)}, zipfile.ZIP_DEFLATED)
+    with pytest.raises(DataLossError, match="would unpack to more bytes than it has"):
+        dl.load_exported(path)
+
+
+def test_a_program_with_calls_into_the_process_is_refused(tmp_path: Path) -> None:
+    from jax import export as exporting  # flatbuffers
+
+    call = jax.ffi.ffi_call(CALLBACK, jax.ShapeDtypeStruct((3,), "float32"))
+    unchecked = [exporting.DisabledSafetyCheck.custom_call(CALLBACK)]
+    program = exporting.export(jax.jit(lambda _, x: call(x)), disabled_checks=unchecked)
+    forms: Any = (), jax.ShapeDtypeStruct((3,), "float32")
+    path = Exported(program(*forms), []).save(tmp_path / "m.dlx")
+    with pytest.raises(DataLossError, match=f"calls {CALLBACK} in the process"):
+        dl.load_exported(path)
+
+
+def test_a_file_with_a_program_of_derivatives_is_refused(tmp_path: Path) -> None:
+    exported = dl.export(lambda x: x * x, dl.data.TensorSpec([3], "float32"))
+    path = Path(exported.save(tmp_path / "m.dlx"))
+    rewritten(path, {"program.jax": bytes(exported.program.serialize(vjp_order=1))})
+    with pytest.raises(DataLossError, match="holds derivatives"):
         dl.load_exported(path)
 
 

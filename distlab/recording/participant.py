@@ -148,7 +148,7 @@ class _Beginning:
             return sent, _Said(launcher=True)
         file = self._own(folder, present())
         mark = secrets.token_hex(16)
-        lock_path(file.path).write_text(mark)
+        file.mark(mark)
         port, key = _offered(joined)
         return file, _Said(folder=str(folder.absolute()), mark=mark, port=port, key=key)
 

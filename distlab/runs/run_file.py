@@ -33,7 +33,7 @@ import numpy as np
 
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
-from distlab.file_locks import is_locked
+from distlab.file_locks import is_locked, opened_lock
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown, shown_clause
 
@@ -184,6 +184,11 @@ class RunFile:
         finally:
             self._database.close()
             self._release_lock()
+
+    def mark(self, text: str) -> None:
+        """Writes a text into the lock file, by which other processes know the folder."""
+        self._lock.truncate(0)
+        self._lock.write(text.encode())
 
     def abandon(self) -> None:
         """Releases the file in a forked child: it belongs to the parent, untouched."""
@@ -353,7 +358,7 @@ def _in_use(folder: Path) -> RecordError:
 
 
 def _acquire_lock(path: Path) -> FileIO:
-    lock = FileIO(lock_path(path), "a+")
+    lock = opened_lock(lock_path(path))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -113,6 +113,31 @@ def test_a_folder_that_is_being_recorded_to_is_refused(tmp_path: Path) -> None:
     assert not being_written(file.path)
 
 
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_a_lock_that_is_no_regular_file_is_refused(kind: str, tmp_path: Path) -> None:
+    folder, victim = tmp_path / "run", tmp_path / "precious.txt"
+    folder.mkdir()
+    lock = folder / "process-0.lock"
+    if kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.symlink_to(victim)
+    if kind == "link":
+        victim.write_text("precious")
+    with pytest.raises(RecordError, match=r"process-0\.lock in it is a link or no regular file"):
+        RunFile(folder, "first")
+    assert victim.exists() == (kind == "link")
+    assert kind != "link" or victim.read_text() == "precious"
+
+
+def test_a_mark_replaces_that_of_an_earlier_process(tmp_path: Path) -> None:
+    (tmp_path / "process-0.lock").write_text("the mark of a killed process")
+    file = RunFile(tmp_path, "first")
+    file.mark("new")
+    assert (tmp_path / "process-0.lock").read_text() == "new"
+    file.close()
+
+
 def test_a_file_system_without_locks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
