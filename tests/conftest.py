@@ -29,6 +29,7 @@ pytest.register_assert_rewrite("tests.misuse.world")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same")
 
+from distlab.control import loops  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
 from tests import markers, recorded_by_workers  # noqa: E402
@@ -137,6 +138,13 @@ def no_loop_of_a_browser(request: pytest.FixtureRequest) -> Iterator[None]:
     asyncio._set_running_loop(None)
     yield
     asyncio._set_running_loop(loop)
+
+
+@pytest.fixture(autouse=True)
+def own_program() -> Iterator[None]:
+    """No click of a test belongs to the loops of the next one."""
+    yield
+    loops.own().begin_anew(interrupted=True)
 
 
 @pytest.fixture(params=[False, True], ids=["traced", "eager"])

@@ -46,7 +46,7 @@ placement: text errors devices
 strategies: text errors events cluster devices processes values context uncopied variables
   collectives step data input
 coordinator: text errors uncopied events devices values variables context strategies
-control: text errors uncopied threads events devices values context
+control: text errors uncopied threads events devices processes values context
 nn: text errors devices values context
 # What shows it: events to columns, columns to charts, advice and a page.
 folds: text errors events
@@ -58,8 +58,8 @@ tracking: text errors events io folds
 programs: user_code events
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
-recording: text errors user_code threads events devices processes advice tracking programs
-  profiling runs
+recording: text errors user_code threads events devices processes control advice tracking
+  programs profiling runs
 widgets: text errors events strategies control folds charts advice page programs runs recording
 # Other libraries on what stands above, each in its own package.
 integrations:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from distlab.context import scopes
-from distlab.control.loops import LoopControl, loops
+from distlab.control.loops import LoopControl, adopt
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.text.html import card
@@ -58,6 +58,7 @@ class Background(Uncopied, Generic[T]):
         self._stop_asked = threading.Event()
         self._error: BaseException | None = None
         self._value: list[T] = []
+        self._control = LoopControl(lasting=True)
         self._ended = threading.Event()
         self._began = time.monotonic()
         self._seconds: float | None = None
@@ -104,22 +105,13 @@ class Background(Uncopied, Generic[T]):
         """
         if self.running and not self._stop_asked.is_set():
             self._stop_asked.set()
-            threading.Thread(
-                target=self._keep_stopping, name=f"{self._thread.name}-stop", daemon=True
-            ).start()
-
-    def _keep_stopping(self, seconds: float = float("inf")) -> None:
-        until = time.monotonic() + seconds
-        while True:
-            for loop in self._loops():
-                loop.stop()
-            if self._ended.wait(_POLL_SECONDS) or time.monotonic() > until:
-                return
+            self._control.stop()
 
     def _loops(self) -> list[LoopControl]:
-        return [loop for loop in loops() if loop.thread == self._thread.ident]
+        return [self._control] if self._control.listed else []
 
     def _run(self) -> None:
+        adopt(self._control)
         try:
             self._value.append(self._work())
         except BaseException as error:  # noqa: BLE001 - result() raises it in the thread that waits
@@ -138,8 +130,8 @@ class Background(Uncopied, Generic[T]):
     def _stop_at_exit(self) -> None:
         """Lets the present step end before the interpreter does."""
         in_flight.end_threads()  # also ends loops that nobody can stop, at their next step
-        self._stop_asked.set()
-        self._keep_stopping(_EXIT_SECONDS)  # in this thread: Python 3.12 starts none at its end
+        self.stop()
+        self._ended.wait(_EXIT_SECONDS)
         # Its loop is over something else, and takes no step of a strategy.
         until = time.monotonic() + _EXIT_SECONDS
         while self.running and time.monotonic() < until:

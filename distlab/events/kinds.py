@@ -202,12 +202,12 @@ class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):
     """The last event of a recording that was closed.
 
     Attributes:
-      status: `"finished"`, `"failed"` (an exception left the `with` block) or
-        `"interrupted"` (Ctrl-C).
+      status: `"finished"`, `"stopped"` (its loops were, on a page), `"failed"` (an exception left
+        the `with` block) or `"interrupted"` (Ctrl-C).
       message: The exception's text, empty when nothing was raised.
     """
 
-    status: Literal["finished", "failed", "interrupted"]
+    status: Literal["finished", "stopped", "failed", "interrupted"]
     message: str = ""
 
 

@@ -18,6 +18,7 @@ import jax
 import msgspec
 
 from distlab.advice import advise
+from distlab.control import loops
 from distlab.devices import jax_internals, selection
 from distlab.errors import ArgumentValueError
 from distlab.events import (
@@ -158,6 +159,8 @@ class RingRecorder:
         # variable first, which is an event.
         if probe:
             opened.prober = Prober(self.capturer, lambda: self._last_on_devices, agreed_steps())
+        if not self._open:
+            loops.begin_anew()
         with self._lock:
             # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.readers]
@@ -214,6 +217,8 @@ class RingRecorder:
             for held in (self._open, self._unannounced):
                 if opened in held:
                     held.remove(opened)
+        if not self._open:
+            loops.begin_anew()
 
     def _advise(self, opened: Announcement) -> None:
         """Emits the advice on the run, from those of its events that the ring still holds."""

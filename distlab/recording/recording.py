@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from distlab.control import loops
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -34,7 +35,7 @@ from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
 from distlab.user_code import calling_line
 
-_Status: TypeAlias = Literal["finished", "failed", "interrupted"]
+_Status: TypeAlias = Literal["finished", "stopped", "failed", "interrupted"]
 
 
 class Recording:
@@ -64,10 +65,31 @@ class Recording:
         self.name = name
         self._recorder = recorder
         self._opened = opened
+        self._stops_before = loops.stops()
+        self._stopped = False
         self._not_finite: set[str] = set()
         self._warned_unread = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
+
+    @property
+    def stopped(self) -> bool:
+        """True once loops over `distlab.controlled` were stopped, on a page or in a view.
+
+        Of several workers it becomes True for all before the same element.
+
+        Example:
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as run:
+          ...     for epoch in range(3):
+          ...         for number in dl.controlled(range(100)):
+          ...             pass
+          ...         if run.stopped:
+          ...             break
+          >>> run.stopped
+          False
+        """
+        return self._stopped or (self._opened is not None and loops.stops() > self._stops_before)
 
     def log(self, step_or_values: Any = None, /, **values: Any) -> None:
         """Logs numbers, such as a loss: `log(loss=loss)`, `log(7, loss=loss)`.
@@ -189,7 +211,7 @@ class Recording:
 
     def close(
         self,
-        status: _Status = "finished",
+        status: _Status | None = None,
         message: str = "",
     ) -> None:
         """Stores the last events and ends the recording. Closing twice does nothing.
@@ -198,7 +220,7 @@ class Recording:
         child it does nothing: the run is that of the parent, and goes on.
 
         Args:
-          status: How the run ended.
+          status: How the run ended, by default `"finished"`, or `"stopped"` if it was.
           message: The error's text, empty when there was none.
 
         Raises:
@@ -212,6 +234,8 @@ class Recording:
           >>> summary["status"], summary["message"]
           ('failed', 'loss is nan')
         """
+        self._stopped = self.stopped
+        status = status or ("stopped" if self._stopped else "finished")
         given: tuple[Any, Any] = status, message
         if not all(isinstance(text, str) for text in given) or status not in get_args(_Status):
             raise ArgumentValueError(
@@ -247,9 +271,9 @@ class Recording:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        end: tuple[_Status, str]
+        end: tuple[_Status | None, str]
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            end = "finished", ""
+            end = None, ""
         elif isinstance(error, KeyboardInterrupt | GeneratorExit | CancelledError):
             end = "interrupted", type(error).__name__
         else:

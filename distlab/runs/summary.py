@@ -10,7 +10,7 @@ from distlab.folds.joining.members import MOST_WORKERS, worker_name
 from distlab.runs.recorded import Recorded
 from distlab.runs.totals import Totals
 
-_WORST_FIRST: Final = ("failed", "interrupted", "finished")
+_WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
 
 
 class Summary(TypedDict):
@@ -40,7 +40,7 @@ class Summary(TypedDict):
 
     name: str
     path: str
-    status: Literal["running", "finished", "failed", "interrupted", "killed"]
+    status: Literal["running", "finished", "stopped", "failed", "interrupted", "killed"]
     message: str
     started: float
     seconds: float

@@ -111,7 +111,7 @@ class Logger:
         """Ends, after the last call.
 
         Args:
-          status: `"finished"`, `"failed"` or `"interrupted"`; `"running"` where a recorded run
-            that has no end is read.
+          status: `"finished"`, `"stopped"`, `"failed"` or `"interrupted"`; `"running"` where a
+            recorded run that has no end is read.
           message: The exception's text, empty when nothing was raised.
         """

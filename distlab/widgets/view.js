@@ -53,8 +53,8 @@ function showSummary(words, notes, summary) {
     ...summary.notes.map((note) => element("p", { className: "quiet", textContent: note })))
 }
 
-// The buttons of running loops. A button that moves or is replaced between press and release
-// loses the click: a loop keeps the same elements while it runs, and above them nothing grows.
+// The buttons of loops. A button that moves or is replaced between press and release loses the
+// click: a program keeps the same elements, and above and before them nothing grows.
 function loopButtons(model, bar) {
   const rows = new Map()
   const waiting = new Map()
@@ -77,7 +77,7 @@ function loopButtons(model, bar) {
       resume: button("resume", "Resume"),
       stop: button("stop", "Stop"),
     }
-    row.el = element("div", { className: "loop" }, row.text, row.pause, row.resume, row.step, row.stop)
+    row.el = element("div", { className: "loop" }, row.pause, row.resume, row.step, row.stop, row.text)
     bar.insertBefore(row.el, note)
     rows.set(number, row)
     return row
@@ -89,13 +89,10 @@ function loopButtons(model, bar) {
       row.el.dataset.state = state
       row.text.replaceChildren(
         element("b", { textContent: name }), ` ${state}, ${position} so far`)
-      const held = state === "paused" || state === "pausing"
-      row.pause.hidden = held
-      row.resume.hidden = !held
-      row.pause.disabled = state !== "running"
-      row.resume.disabled = !held
+      row.pause.disabled = state !== "running" && state !== "between loops"
+      row.resume.disabled = state !== "paused" && state !== "pausing"
       row.step.disabled = state !== "paused"
-      row.stop.disabled = state === "stopping"
+      row.stop.disabled = state === "stopping" || state === "stopped"
     }
     for (const [number, row] of rows) {
       if (!loops.some((loop) => loop.number === number)) {

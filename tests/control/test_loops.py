@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from distlab.control.loops import LoopControl, loops
+from distlab.control.loops import LoopControl, begin_anew, loops, own
 from distlab.errors import ArgumentTypeError
 from distlab.events import Loop, sink
 from tests.patience import LIMIT_SECONDS, wait_until
@@ -67,7 +67,6 @@ def test_the_elements_are_those_of_the_iterable_in_their_order() -> None:
     looped = dl.controlled([3, 1, 2])
     assert list(looped) == [3, 1, 2]
     assert list(looped) == [3, 1, 2]  # a new loop begins again
-    assert loops() == []
 
 
 def test_a_paused_loop_finishes_its_element_and_takes_no_other(worker: Worker) -> None:
@@ -114,15 +113,61 @@ def test_a_pause_that_nobody_ends_ends_by_itself() -> None:
     worker.wait_for("paused")
     worker.thread.join(LIMIT_SECONDS)
     assert worker.taken == [0, 1, 2]
-    assert worker.control.state == "done"
+    assert worker.control.state == "between loops"
 
 
-def test_what_is_done_to_a_loop_that_is_over_does_nothing() -> None:
+def test_a_click_between_two_loops_counts_for_the_next_one() -> None:
+    control = own()
     for _ in dl.controlled(range(1)):
-        (control,) = loops()
-    for act in (control.pause, control.step, control.resume, control.stop):
-        act()
-    assert control.state == "done"
+        assert control in loops()
+    assert control.state == "between loops"
+    control.stop()
+    assert control.state == "stopped"
+    assert list(dl.controlled(range(3))) == []
+    begin_anew()
+    assert control not in loops()
+    assert list(dl.controlled(range(3))) == [0, 1, 2]
+
+
+def test_a_pause_and_a_stop_hold_for_later_epochs() -> None:
+    control, taken = own(), []
+
+    def press() -> None:
+        wait_until(lambda: control.state == "paused", "the pause")
+        control.step()
+        wait_until(lambda: control.state == "paused" and len(taken) == 3, "the pause after it")
+        control.stop()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    for epoch in range(5):
+        for number in dl.controlled(range(2)):
+            taken.append((epoch, number))
+            if taken == [(0, 0), (0, 1)]:  # the last element of an epoch
+                control.pause()
+    thread.join(LIMIT_SECONDS)
+    assert taken == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_recording_knows_of_a_stop_and_the_next_one_begins_without() -> None:
+    with dl.record(None) as first:
+        for _ in dl.controlled(range(3)):
+            own().stop()
+        assert first.stopped
+    with dl.record(None) as second:
+        assert list(dl.controlled(range(3))) == [0, 1, 2]
+    assert first.stopped
+    assert not second.stopped
+
+
+def test_an_outer_loop_is_stopped_with_the_inner_one() -> None:
+    taken = []
+    for epoch in dl.controlled(range(3), name="epochs"):
+        for number in dl.controlled(range(3), name="batches"):
+            taken.append((epoch, number))
+            own().stop()
+        assert own().name == "epochs"
+    assert taken == [(0, 0)]
 
 
 def test_a_loop_that_is_left_early_is_over() -> None:
@@ -135,7 +180,7 @@ def test_a_loop_that_is_left_early_is_over() -> None:
         leave()
     for _ in dl.controlled(range(10)):
         break
-    wait_until(lambda: loops() == [], "the end of the loop")
+    wait_until(lambda: own().state == "between loops", "the end of the loop")
 
 
 def test_each_change_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,19 +176,22 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     assert whole.inner_text().startswith("There is no event 5\u202f000: ")
 
 
-def test_a_loop_is_paused_stepped_and_stopped_from_the_page(
+def test_a_program_of_epochs_is_paused_stepped_and_stopped(
     recorder: RingRecorder, served: Served, new_page: Pages, tmp_path: Path
 ) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    dataset = dl.data.Dataset.range(1_000_000).batch(4)
+    dataset = dl.data.Dataset.range(20).batch(4)
     done: list[int] = []
 
     def train() -> None:
         batches = strategy.experimental_distribute_dataset(dataset)
-        for number, batch in enumerate(dl.controlled(batches, name="fit <b>")):
-            strategy.run(jnp.sum, (batch,))
-            done.append(number)
-            threading.Event().wait(0.002)
+        for epoch in range(1_000_000):
+            for batch in dl.controlled(batches, name="fit <b>"):
+                strategy.run(jnp.sum, (batch,))
+                done.append(epoch)
+                threading.Event().wait(0.002)
+            if recording.stopped:
+                break
 
     with dl.record(tmp_path / "run", probe=False) as recording:
         server = served(recording)
@@ -197,17 +200,23 @@ def test_a_loop_is_paused_stepped_and_stopped_from_the_page(
         try:
             page = new_page().open(server.url)
             says = page.page.locator(".loops span")
+            wait_until(lambda: len(done) > 12, "the third epoch")
+            buttons = page.page.locator(".loops button").all()
+            places = [button.bounding_box() for button in buttons]
             page.page.click(".loops [data-order=pause]")
-            page.page.wait_for_selector(".loops [data-order=resume]:visible")
+            page.page.wait_for_selector(".loops [data-order=step]:enabled")
             wait_until(lambda: loops()[0].state == "paused", "the pause")
+            # Under the pointer is Pause, as before.
+            assert [button.bounding_box() for button in buttons] == places
             assert page.page.locator(".loops b").inner_text() == "fit <b>"
             before = len(done)
             page.page.click(".loops [data-order=step]")
             wait_until(lambda: len(done) == before + 1, "one step")
+            wait_until(lambda: loops()[0].state == "paused", "the pause after it")
             page.page.wait_for_function(
                 "(n) => document.querySelector('.loops span').textContent"
                 " === `paused, ${n} so far`",
-                arg=f"{before + 1:,}".replace(",", "\u202f"),
+                arg=loops()[0].position,
             )
             assert says.inner_text().startswith("paused")
             page.page.click(".loops [data-order=resume]")
@@ -215,6 +224,7 @@ def test_a_loop_is_paused_stepped_and_stopped_from_the_page(
             page.page.click(".loops [data-order=stop]")
             thread.join(LIMIT_SECONDS)
             assert not thread.is_alive()
+            assert recording.stopped
             page.page.wait_for_selector(".loops", state="hidden")
         finally:
             for loop in loops():

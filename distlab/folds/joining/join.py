@@ -42,7 +42,7 @@ from distlab.folds.joining.parts import (
     Samples,
 )
 
-_WORST_FIRST: Final = ("failed", "interrupted", "finished")
+_WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
 
 
 class Join:

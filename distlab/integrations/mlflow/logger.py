@@ -26,7 +26,12 @@ _LONGEST: Final = 250
 _NOT_TAKEN: Final = re.compile(r"[^\w\-. :/]")
 _MOST_TEXTS: Final = 1_000
 _DATABASES: Final = ("sqlite", "postgresql", "mysql", "mssql")
-_STATUS: Final = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+_STATUS: Final = {
+    "finished": "FINISHED",
+    "stopped": "FINISHED",
+    "failed": "FAILED",
+    "interrupted": "KILLED",
+}
 
 
 class MLflow(Logger):

@@ -1,5 +1,10 @@
-// The buttons of controlled loops.
-const ORDERS = [["pause", "Pause"], ["step", "One step"], ["resume", "Resume"], ["stop", "Stop"]]
+// The buttons of controlled loops. Each keeps its place, before the texts: a second click meets none
+// but the first one's.
+const ORDERS = [["pause", "Pause"], ["resume", "Resume"], ["step", "One step"], ["stop", "Stop"]]
+const TAKEN_IN = {
+  pause: ["running", "between loops"], resume: ["pausing", "paused"], step: ["paused"],
+  stop: ["running", "pausing", "paused", "between loops"],
+}
 
 function showLoops() {
   const loops = facts.loops ?? [], box = one(".loops")
@@ -9,11 +14,12 @@ function showLoops() {
     box.replaceChildren(...loops.map(loopRow))
   }
   loops.forEach((loop, place) => {
-    const row = box.children[place], held = ["pausing", "paused"].includes(loop.state)
+    const row = box.children[place]
     setText(row.querySelector("b"), loop.name)
     setText(row.querySelector("span"), `${loop.state}, ${thousands(loop.position)} so far`)
-    row.querySelector("[data-order=pause]").hidden = held
-    row.querySelector("[data-order=resume]").hidden = !held
+    for (const button of row.querySelectorAll("button")) {
+      button.disabled = !TAKEN_IN[button.dataset.order].includes(loop.state)
+    }
   })
 }
 
@@ -28,6 +34,6 @@ function loopRow({number}) {
     button.addEventListener("click", () => send({orders: state.orders + 1, loop: number, order}))
     return button
   })
-  row.append(name, status, ...buttons)
+  row.append(...buttons, name, status)
   return row
 }
