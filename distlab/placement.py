@@ -5,38 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final, final
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, NamedSharding
 
-from distlab.devices import blocks, selection
-from distlab.devices.blocks import Ints, Spec
-from distlab.devices.grids import Grid, grid_of
+from distlab.devices import selection
 from distlab.errors import ArgumentValueError
+from distlab.meshes import blocks
+from distlab.meshes.blocks import Spec
+from distlab.meshes.grids import grid_of
+from distlab.meshes.pictures import Picture, held_text, picture_of_blocks, pictures_html
 from distlab.text.bytes import bytes_text
-from distlab.text.colours import block_colours, ink_on
 from distlab.text.html import card
-from distlab.text.png import data_uri, enlarge
 from distlab.text.shown import shown
-from distlab.text.units import count_text
 
 _MOST_PICTURES: Final = 6
 _MOST_TEXT_CELLS: Final = 8
 _MOST_TEXT_PANELS: Final = 2
 """Cells and panels of text; a notebook's picture has all of them."""
-_MOST_NUMBERED: Final = 64
-"""Devices whose cells have the number of their block; above, cells are pixels of a picture."""
 _MOST_ROWS: Final = 16
 _MOST_NAME: Final = 44
-_MOST_PIXELS: Final = 256
 _LEGEND: Final = "A cell is a device. Equal colours hold the same block."
-_TABLE: Final = "border-collapse:separate;border-spacing:2px;font:inherit;margin:2px 0"
-_CELL: Final = "min-width:22px;padding:2px 4px;text-align:center;border:none"
-_LABEL: Final = "padding:0 5px;text-align:center;border:none;background:none;opacity:.75"
-_FAINT: Final = "opacity:.75"
 
 
 @final
@@ -77,7 +67,7 @@ class PlacedArray:
     @property
     def copies(self) -> int:
         """Number of devices that hold each block."""
-        return math.prod(self.axes[name] for name in self.copied_along)
+        return blocks.copies(self.spec, self.axes)
 
     def slices(self, **position: int) -> tuple[slice, ...]:
         """Returns the part of the array on the device at a position of the mesh.
@@ -150,7 +140,8 @@ class Placed:
         lines = [f"{self.name}: {self._facts()}"]
         pictures = self._pictures()
         for alike in pictures[:_MOST_PICTURES]:
-            lines += ["", _caption(alike), *_grid_lines(alike[0])]
+            picture = _picture(alike)
+            lines += ["", f"{picture.title}: {picture.facts}", *_grid_lines(alike[0])]
         lines += _more(len(pictures) - _MOST_PICTURES, "other division")
         headings, rows = self._table()
         if rows:
@@ -159,12 +150,11 @@ class Placed:
 
     def _repr_html_(self) -> str:
         """Returns the grids and the table as HTML without scripts."""
-        pictures = self._pictures()
-        drawn = [_picture_html(alike) for alike in pictures[:_MOST_PICTURES]]
-        drawn += map(escape, _more(len(pictures) - _MOST_PICTURES, "other division"))
-        picture = f'<div style="display:flex;flex-wrap:wrap;gap:0 28px">{"".join(drawn)}</div>'
-        if drawn:
-            picture += f'<div style="{_FAINT};margin:6px 0 0">{_LEGEND}</div>'
+        alike = self._pictures()
+        picture = pictures_html([_picture(one) for one in alike[:_MOST_PICTURES]])
+        picture += "".join(_more(len(alike) - _MOST_PICTURES, "other division"))
+        if alike:
+            picture += f'<div style="opacity:.75;margin:6px 0 0">{_LEGEND}</div>'
         return card(self.name, self._facts(), *self._table(), picture=picture)
 
     def _pictures(self) -> list[list[PlacedArray]]:
@@ -275,21 +265,16 @@ def _other_text(sharding: Any) -> str:
     return f"{type(sharding).__name__} on {len(devices)} devices"
 
 
-def _caption(alike: list[PlacedArray]) -> str:
-    """Returns a line about arrays that are divided alike."""
+def _picture(alike: list[PlacedArray]) -> Picture:
+    """Returns the drawing of arrays that are divided alike."""
     first = alike[0]
     wheres = list(dict.fromkeys(array.where for array in alike))
     others = f" and {len(wheres) - 1} alike" if len(wheres) > 1 else ""
-    count = math.prod(blocks.cuts(first.spec, first.axes))
-    which = f"{len(alike)} array{'s' * (len(alike) != 1)}, {bytes_text(_bytes(alike))} a device"
-    if count == 1:
-        held = f"a whole copy on each of {count_text(first.copies)} devices"
-    elif first.copies == 1:
-        held = f"{count_text(count)} blocks, one on each device"
-    else:
-        copies = f"{count_text(first.copies)} copies of each along"
-        held = f"{count_text(count)} blocks, {copies} {' and '.join(first.copied_along)}"
-    return f"{wheres[0]}{others}: {which}; {held}"
+    count = f"{len(alike)} array{'s' * (len(alike) != 1)}"
+    facts = f"{count}, {bytes_text(_bytes(alike))} a device; {held_text(first.spec, first.axes)}"
+    return picture_of_blocks(
+        f"{wheres[0]}{others}", facts, first.axes, first.spec, name=first.name, shape=first.shape
+    )
 
 
 def _copies_text(array: PlacedArray) -> str:
@@ -299,13 +284,9 @@ def _copies_text(array: PlacedArray) -> str:
     return f"{whole}{array.copies} along {', '.join(array.copied_along)}"
 
 
-def _numbers(array: PlacedArray) -> tuple[Grid, Ints]:
-    return grid_of(array.axes), blocks.block_numbers(array.spec, array.axes)
-
-
 def _grid_lines(array: PlacedArray) -> list[str]:
     """Returns the number of each device's block in rows and columns; nothing for whole copies."""
-    grid, numbers = _numbers(array)
+    grid, numbers = grid_of(array.axes), blocks.block_numbers(array.spec, array.axes)
     if not numbers.any():
         return []
     rows, columns = (min(size, _MOST_TEXT_CELLS) for size in grid.shape)
@@ -329,77 +310,6 @@ def _grid_lines(array: PlacedArray) -> list[str]:
         if rows < grid.shape[0]:
             lines.append(f"{indent}\u2026")
     return lines + _more(len(grid.titles) - _MOST_TEXT_PANELS, "other panel")
-
-
-def _picture_html(alike: list[PlacedArray]) -> str:
-    """Returns the mesh with a colour a block, and a caption."""
-    first = alike[0]
-    grid, numbers = _numbers(first)
-    colours = block_colours(blocks.cuts(first.spec, first.axes))
-    drawn = []
-    for panel, title in enumerate(grid.titles):
-        table, places = (grid.table(n, panel) for n in (numbers, np.arange(len(numbers))))
-        picture = (
-            _pixels_html(table, colours, title)
-            if len(numbers) > _MOST_NUMBERED
-            else _cells_html(first, grid, table, places, colours)
-        )
-        drawn.append(f"<div>{escape(title)}<br>{picture}</div>" if title else picture)
-    head, _, facts = _caption(alike).partition(": ")
-    if len(numbers) > _MOST_NUMBERED:
-        facts += f". {_axes_of(grid)}"
-    return (
-        f'<div style="max-width:350px;margin:10px 0 0"><b>{escape(head)}</b>'
-        f'<div style="{_FAINT}">{escape(facts)}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px">{"".join(drawn)}</div></div>'
-    )
-
-
-def _cells_html(
-    array: PlacedArray, grid: Grid, table: Ints, places: Ints, colours: list[str]
-) -> str:
-    """Returns one panel as a table with the number of each device's block."""
-    across = f'<td></td><td colspan="{grid.shape[1]}" style="{_LABEL}">{escape(grid.column_axis)}'
-    heads = "".join(f'<td style="{_LABEL}">{label}</td>' for label in grid.column_labels)
-    lines = [f"{across}</td>", f"<td></td>{heads}"]
-    for label, row, at in zip(grid.row_labels, table.tolist(), places.tolist(), strict=True):
-        axis = escape(f"{grid.row_axis} {label}" if grid.row_axis else label)
-        cells = "".join(
-            f'<td title="{escape(_part_text(array, place))}" style="{_CELL};'
-            f'background:{colours[n]};color:{ink_on(colours[n])}">{n}</td>'
-            for n, place in zip(row, at, strict=True)
-            if n >= 0
-        )
-        lines.append(f'<td style="{_LABEL};text-align:right">{axis}</td>{cells}')
-    body = "".join(f'<tr style="background:none">{line}</tr>' for line in lines)
-    return f'<table style="{_TABLE}">{body}</table>'
-
-
-def _part_text(array: PlacedArray, place: int) -> str:
-    """Returns what a position holds, such as `"data 1, model 0: w1[64:128, 0:256]"`."""
-    numbers = np.unravel_index(place, tuple(array.axes.values()))
-    at = {name: int(number) for name, number in zip(array.axes, numbers, strict=True)}
-    part = ", ".join(f"{one.start}:{one.stop}" for one in array.slices(**at))
-    return f"{', '.join(f'{name} {n}' for name, n in at.items())}: {array.name}[{part}]"
-
-
-def _pixels_html(table: Ints, colours: list[str], title: str) -> str:
-    """Returns one panel as an image with a square of one colour for each device."""
-    rgba = np.array([[*bytes.fromhex(colour[1:]), 255] for colour in colours] + [[0] * 4], np.uint8)
-    side = min(12, max(4, _MOST_PIXELS // max(table.shape)))
-    pixels = enlarge(rgba[table], side, side)
-    pixels[::side], pixels[:, ::side] = 0, 0  # gaps
-    style = f"width:{pixels.shape[1]}px;max-width:none;margin:2px 0"
-    about = escape(title or "the devices of the mesh")
-    return f'<img alt="{about}" src="{data_uri(pixels)}" style="{style}">'
-
-
-def _axes_of(grid: Grid) -> str:
-    """Returns which axes go down and to the right."""
-    if not grid.row_axis:
-        return f"{grid.column_axis} \u2192, {grid.shape[1]} a line"
-    down = f"{grid.row_axis} \u2193 0 to {grid.row_labels[-1]}"
-    return f"{down}, {grid.column_axis} \u2192 0 to {grid.column_labels[-1]}"
 
 
 def _bytes(arrays: list[PlacedArray]) -> int:

@@ -22,6 +22,7 @@ _TABLE = """
 # The core, from bytes on a line to a strategy. Each package knows those above it alone.
 text:
 errors:
+meshes: text
 uncopied: errors
 user_code: errors
 threads:
@@ -40,9 +41,9 @@ step: text errors user_code events devices processes values context variables co
 observing: text errors user_code events devices values step
 io: text errors values
 data: text errors user_code uncopied threads devices values io
-input: text errors user_code events devices processes values context data
+input: text errors meshes user_code events devices processes values context observing data
 exported: text errors devices values context variables collectives step data
-placement: text errors devices
+placement: text meshes errors devices
 strategies: text errors events cluster devices processes values context uncopied variables
   collectives step data input
 coordinator: text errors uncopied events devices values variables context strategies
@@ -127,7 +128,7 @@ ALSO_USES = {
 """Packages outside of the standard library, beyond numpy and msgspec."""
 
 _NO_JAX = """
-text errors threads file_locks folds charts advice page runs widgets dashboard control tracking
+text errors meshes threads file_locks folds charts advice page runs widgets dashboard control tracking
 integrations integrations.mlflow integrations.wandb flax keras public
 """
 USES_NO_JAX = {*_NO_JAX.split()}

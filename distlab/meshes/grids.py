@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from distlab.devices.blocks import Axes, Ints
+from distlab.meshes.blocks import Axes, Ints
 
 _LINE: Final = 32
 """Cells of a line that continues in the next one."""

@@ -51,6 +51,11 @@ def copied_along(spec: Spec, axes: Axes) -> tuple[str, ...]:
     return tuple(name for name, size in axes.items() if size > 1 and name not in used)
 
 
+def copies(spec: Spec, axes: Axes) -> int:
+    """Returns the number of devices that hold each block."""
+    return math.prod(axes[name] for name in copied_along(spec, axes))
+
+
 def blocks(spec: Spec, axes: Axes) -> Ints:
     """Returns the block of each position along each dimension, `(positions, dimensions)`."""
     sizes = tuple(axes.values())

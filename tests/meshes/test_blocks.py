@@ -8,8 +8,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from distlab.devices import blocks
-from distlab.devices.grids import grid_of
+from distlab.meshes import blocks
+from distlab.meshes.grids import grid_of
 from distlab.text.colours import block_colours
 
 MESHES = ({"x": 8}, {"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2})

@@ -1,0 +1,1 @@
+"""Meshes of devices: the blocks that divided arrays have on them, and their drawing."""
