@@ -45,6 +45,7 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.input.sharded import shard_batches
 from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.launch import launch
@@ -147,6 +148,7 @@ __all__ = [
     "record",
     "run_functions_eagerly",
     "scan",
+    "shard_batches",
     "tpu",
     "train",
     "use_cpu_devices",

@@ -39,6 +39,8 @@ def test_the_reference_has_every_public_name_and_no_other() -> None:
         "distlab.integrations.ipyparallel.cluster.Cluster",
         "distlab.observing.compilations.Compilation",
         "distlab.observing.observed.Observed",
+        "distlab.placement.Placed",
+        "distlab.placement.PlacedArray",
         "distlab.recording.Recording",
     }
 

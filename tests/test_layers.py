@@ -128,8 +128,8 @@ ALSO_USES = {
 """Packages outside of the standard library, beyond numpy and msgspec."""
 
 _NO_JAX = """
-text errors meshes threads file_locks folds charts advice page runs widgets dashboard control tracking
-integrations integrations.mlflow integrations.wandb flax keras public
+text errors meshes threads file_locks folds charts advice page runs widgets dashboard control
+tracking integrations integrations.mlflow integrations.wandb flax keras public
 """
 USES_NO_JAX = {*_NO_JAX.split()}
 

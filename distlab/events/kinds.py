@@ -16,6 +16,7 @@ programs, datasets and arrays are numbered by each process for itself, too.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -26,6 +27,9 @@ SCHEMA = 2
 `capture`, `advice`, `recorder` and `loop`, and fields with defaults to `Compile`, its collectives
 and `Reduction`, so that files of version 1 open as they were."""
 
+
+_MOST_PARTS = 1 << 20
+"""Parts of a batch on a mesh: a damaged file may state any."""
 
 Buffer: TypeAlias = bytes
 """Bytes, by a name that an event with a field called `bytes` can use."""
@@ -313,6 +317,11 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
       repeated: Replicas whose examples are the first replica's again, of examples that differ
         among themselves and from batch to batch. Looked at in the first 4 batches of an epoch
         and in every 64th, else 0.
+      mesh: Names of the mesh's axes to their sizes, where `distlab.shard_batches` placed it: then
+        `sizes` is empty, and `nominal` the examples of each part. Empty for a strategy's batch,
+        and in runs recorded before this field, as those below.
+      spec: The mesh axes that divide each dimension of its largest array.
+      shape: Sizes of that array.
     """
 
     strategy: int
@@ -329,6 +338,18 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     source: str = ""
     name: str = ""
     repeated: int = 0
+    mesh: dict[str, int] = {}
+    spec: list[list[str]] = []
+    shape: list[int] = []
+
+    @property
+    def parts(self) -> list[int]:
+        """Examples of each replica; on a mesh of each part along the first dimension."""
+        if not self.mesh:
+            return self.sizes
+        axes = self.spec[0] if self.spec else []
+        count = math.prod(self.mesh.get(name, 1) for name in axes)
+        return [self.nominal] * min(count, _MOST_PARTS)
 
 
 class Preview(Event, frozen=True, kw_only=True, tag="preview"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypedDict, cast
@@ -158,6 +160,21 @@ class BatchDetail(TypedDict):
     pixels: Pixels  #: Previews of the examples, `(examples, *shape)`; zeros where unknown
     known: Flags
     label: list[str]  #: A short label for each example, empty when there is none
+    mesh: dict[str, int]  #: Axes of the mesh on which it was placed, empty for a strategy's batch
+    spec: list[list[str]]  #: The axes that divide each dimension of its largest array
+    shape: list[int]
+
+
+def _part_names(event: Sharding) -> list[str]:
+    """Returns a name for each part of a batch on a mesh, such as `"data 2"`."""
+    axes = {name: event.mesh[name] for name in (event.spec or [[]])[0] if name in event.mesh}
+    if len(event.parts) != math.prod(axes.values()) or not event.mesh:
+        return []
+    places = itertools.product(*(range(size) for size in axes.values()))
+    return [
+        ", ".join(f"{name} {n}" for name, n in zip(axes, at, strict=True)) or "every device"
+        for at in places
+    ]
 
 
 class _Batch(NamedTuple):
@@ -173,7 +190,7 @@ class _Batch(NamedTuple):
     @property
     def uneven(self) -> bool:
         """True where some replica received another number of examples than from a full batch."""
-        return any(size != self.event.nominal for size in self.event.sizes)
+        return any(size != self.event.nominal for size in self.event.parts)
 
 
 _COLUMNS: Final = {
@@ -194,7 +211,7 @@ class _Table:
 
     def add(self, batch: _Batch) -> None:
         event = batch.event
-        numbers = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.sizes))
+        numbers = (batch.number, event.epoch, event.batch, batch.dataset, sum(event.parts))
         row: tuple[Any, ...] = (batch.uneven, event.wait_ns / 1e6, event.transfer_ns / 1e6)
         for column, value in zip(self._columns.values(), numbers + row, strict=True):
             column.append(value)
@@ -322,7 +339,8 @@ class Batches(Fold[BatchColumns]):
         if batch is None:
             return None
         event = batch.event
-        examples = sum(event.sizes)
+        sizes = event.parts
+        examples = sum(sizes)
         if examples > MOST_ENTRIES:
             raise ValueError(f"a batch of {examples:,} examples")
         positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
@@ -345,14 +363,18 @@ class Batches(Fold[BatchColumns]):
             "bytes": event.bytes,
             "wait_ms": event.wait_ns / 1e6,
             "transfer_ms": event.transfer_ns / 1e6,
-            "replica": replica_names(self._devices.get(event.strategy, []), len(event.sizes)),
-            "size": list(event.sizes),
+            "replica": _part_names(event)
+            or replica_names(self._devices.get(event.strategy, []), len(sizes)),
+            "size": list(sizes),
             "whole_size": None,
             "index": positions,
             "form": pictures.form,
             "pixels": pictures.pixels,
             "known": pictures.known,
             "label": pictures.labels,
+            "mesh": event.mesh,
+            "spec": event.spec,
+            "shape": event.shape,
         }
 
     @property

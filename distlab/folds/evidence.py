@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypedDict, TypeVar
 
+import msgspec
 import numpy as np
 
 from distlab.events import (
@@ -147,6 +148,8 @@ class Evidence(Fold[EvidenceColumns]):
 
     def _add(self, event: Event) -> None:
         kept = self._kept.get(type(event))
+        if isinstance(event, Sharding) and event.mesh:  # advice asks for the sizes of all parts
+            event = msgspec.structs.replace(event, sizes=event.parts)
         if kept is not None:
             kept.append(event)
         elif isinstance(event, OwnPython):

@@ -146,7 +146,7 @@ class Workers:
 
     def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:
         strategy = self._strategies.get((process, event.strategy))
-        sizes = event.sizes
+        sizes = event.parts
         if strategy is not None and len(sizes) == len(strategy.processes):
             sizes = [n for n, of in zip(sizes, strategy.processes, strict=True) if of == process]
         worker.examples += sum(sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Final, final
 
 from distlab.data.plan.arguments import no_end
 from distlab.errors import ArgumentTypeError, IteratorContextError
@@ -17,7 +17,8 @@ from distlab.input.preview import Previewer
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
 
-_numbers = itertools.count()
+numbers: Final = itertools.count()
+"""Numbers of datasets in events."""
 
 
 @final
@@ -51,7 +52,7 @@ class DistributedDataset:
     def __init__(
         self, batches: Batches, strategy: InputHost, options: InputOptions, name: str = ""
     ) -> None:
-        number = next(_numbers)
+        number = next(numbers)
         self.batches = batches
         self.strategy = strategy
         self._distribution = Distribution(

@@ -90,7 +90,7 @@ class BatchImages:
             self._datasets.add(dataset)
             self._all_full.add(dataset)
             chosen = True
-        if dataset in self._all_full and any(size != event.nominal for size in event.sizes):
+        if dataset in self._all_full and any(size != event.nominal for size in event.parts):
             self._all_full.remove(dataset)
             chosen = True
         if chosen:

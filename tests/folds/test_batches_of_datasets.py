@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from distlab.events import Event
-from distlab.folds import Batches, part_of_batches
+from distlab.events import Event, Sharding
+from distlab.folds import Batches, Folds, part_of_batches
 from tests.recording import samples
 from tests.synthetic import compiled
 
@@ -137,3 +137,21 @@ def test_the_newest_batch_of_a_dataset_is_not_forgotten() -> None:
     assert detail is not None
     assert detail["number"] == 1
     assert np.isin(1, fold.columns()["number"])
+
+
+def test_a_batch_of_a_mesh_has_a_row_for_each_part() -> None:
+    batch = Sharding(
+        time_ns=1, strategy=0, dataset=0, batch=0, epoch=0, sizes=[], nominal=16, indices=None,
+        bytes=64, wait_ns=0, transfer_ns=0, policy="rebatch",
+        mesh={"data": 2, "model": 4, "seq": 2}, spec=[["data", "seq"], ["model"]],
+        shape=[64, 8],
+    )  # fmt: skip
+    folds = Folds()
+    folds.add([batch])
+    detail = folds.batch()
+    assert detail is not None
+    assert detail["replica"] == ["data 0, seq 0", "data 0, seq 1", "data 1, seq 0", "data 1, seq 1"]
+    assert detail["size"] == [16] * 4
+    assert folds.columns("batches")["examples"].tolist() == [64]
+    assert not folds.columns("batches")["uneven"].any()
+    assert folds.evidence.columns()["batches"]["sizes"] == [[16] * 4]

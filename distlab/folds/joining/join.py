@@ -166,6 +166,10 @@ class Join:
             dataset = self._numbers.meet("dataset", process, event.dataset, what)
             for preview in self._early.pop((process, event.dataset), ()):
                 yield from self._batches.preview(process, preview, dataset)
+            if event.mesh:  # each process describes the whole batch
+                if self._leads(process, event.strategy) is not None:
+                    yield msgspec.structs.replace(event, strategy=members.strategy, dataset=dataset)
+                return
             living = self._living(members)
             yield from self._batches.add(process, event, dataset, members, living)
 

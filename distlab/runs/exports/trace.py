@@ -190,7 +190,7 @@ class Timeline:
         yield self._span(_CALLS, name, "compile", (begin_ns, event.time_ns), about)
 
     def _batch(self, event: Sharding) -> Iterator[Entry]:
-        about = {"batch": event.batch, "sizes": event.sizes, "bytes": event.bytes}
+        about = {"batch": event.batch, "sizes": event.parts, "bytes": event.bytes}
         placed_ns = event.time_ns - event.transfer_ns
         waited_ns = placed_ns - event.wait_ns
         yield self._span(_INPUT, "wait for a batch", "input", (waited_ns, placed_ns), about)
