@@ -67,7 +67,12 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
             "Keep the argument's shape: pad it, batch with drop_remainder=True, or group by length "
             "into few sizes. Pass a changing number as an array, not in a string or object."
         )
-        if " -> " in change and not _SHAPE.search(change):
+        if all(event.cause == "new sharding" for event in events[1:]):
+            remedy = (
+                "Keep the argument's placement: put it with jax.device_put and one sharding before "
+                "the first call, and name out_shardings= where the function returns it."
+            )
+        elif " -> " in change and not _SHAPE.search(change):
             remedy = (
                 "Pass a value that changes as an array, or keep it to few values: the function is "
                 "compiled for each value of a string, an object or a static argument."

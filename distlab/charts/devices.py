@@ -29,7 +29,7 @@ _LINES = 8
 _SCALE_HEIGHT = 0.035
 """Height of the scale of colours, as a share of that of all rows."""
 
-_EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
+_EMPTY = "No device was watched yet.\nShares show when some steps were taken."
 
 
 class DeviceShares:

@@ -73,9 +73,7 @@ class ProcessMemory:
             height=height,
         )
         self.root.yaxis.formatter = fig.bytes_formatter()
-        self._empty = fig.add_empty_text(
-            self.root, "Memory shows when strategy.run(...) has taken steps."
-        )
+        self._empty = fig.add_empty_text(self.root, "Memory shows when steps were taken.")
 
     def update(self, columns: DeviceColumns) -> None:
         """Shows the newest `Folds.columns("devices")`."""

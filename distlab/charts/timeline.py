@@ -43,8 +43,7 @@ from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
 
 _EMPTY = (
-    "No step was taken yet.\n"
-    "strategy.run(...) shows here, call by call. Zoom with the wheel, and drag to move."
+    "No step was taken yet.\nSteps show here, call by call. Zoom with the wheel, and drag to move."
 )
 _NOTE = "coloured: a step is in flight or waits in a collective · grey: none · blank: not known"
 _WHOLE = 0.98

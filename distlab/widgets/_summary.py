@@ -23,7 +23,7 @@ _SIMULATED: Final = "Simulated devices: they share the cores of one machine."
 _BUSY: Final = f"Busy: {BUSY_NOTE}. Fast steps are watched in short windows."
 _NONE_YET: Final = {
     "batches": "No batch was divided yet. Run the cell that trains, and look here.",
-    "devices": "No device was watched yet. Watching begins after some steps of strategy.run(...).",
+    "devices": "No device was watched yet. Watching begins after some steps.",
     "reductions": "Nothing was combined across replicas yet.",
     "placement": "No variable was placed yet.",
     "rates": "No rate yet: it needs two steps.",
