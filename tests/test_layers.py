@@ -31,7 +31,7 @@ events:
 cluster: text errors uncopied
 launching: text errors threads
 devices: text errors user_code events
-processes: text errors threads devices
+processes: text errors user_code threads launching devices
 values: text errors user_code events devices processes
 context: text errors user_code devices values
 variables: text errors uncopied user_code events devices processes values context

@@ -41,6 +41,8 @@ EvalTrace: Any = _core.EvalTrace
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
 
+_WEEK: Final = 7 * 24 * 3600
+
 _taking_apart: Final = threading.RLock()
 
 
@@ -62,17 +64,43 @@ def start_preemption_service() -> None:
         state.initialize_preemption_sync_manager()
 
 
-def connect(address: str, processes: int, index: int, seconds: int, heartbeat: int) -> None:
-    """Connects this process to a coordination service; process 0 starts none, as in JAX."""
+def connect(address: str, processes: int, index: int, heartbeat: int) -> None:
+    """Connects this process to a coordination service; waits for the others, without a limit.
+
+    At a limit of its own JAX would end the process.
+    """
     state: Any = _distributed.global_state
     client = cast(Any, _jaxlib).get_distributed_runtime_client(
-        address, index, init_timeout=seconds, use_compression=True, heartbeat_timeout=heartbeat
+        address, index, init_timeout=_WEEK, use_compression=True, heartbeat_timeout=heartbeat
     )
     client.connect()
     state.coordinator_address = address
     state.num_processes = processes
     state.process_id = index
     state.client = client
+
+
+def disconnect() -> None:
+    """Leaves the coordination service; what waits in C++ for other processes fails at once."""
+    state: Any = _distributed.global_state
+    client, state.client = state.client, None
+    if client is not None:
+        client.shutdown()
+
+
+@contextmanager
+def gloo_listening(host: str | None) -> Iterator[None]:
+    """Lets Gloo listen at a host of this machine; at what the machine's name resolves to for None.
+
+    For a block in which the devices start.
+    """
+    library: Any = _jaxlib
+    make = library.make_gloo_tcp_collectives
+    library.make_gloo_tcp_collectives = functools.partial(make, hostname=host)
+    try:
+        yield
+    finally:
+        library.make_gloo_tcp_collectives = make
 
 
 def explain_failures(explain: Callable[[Exception], None]) -> None:

@@ -7,13 +7,16 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from distlab.launching import environment
 from distlab.launching.ports import Ports
 from distlab.launching.warden import Warden
 from distlab.launching.worker_process import WorkerProcess, Write
 
-_SCRIPT = Path(__file__).with_name("coordinator_process.py")
+_SCRIPT: Final = Path(__file__).with_name("coordinator_process.py")
+QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+"""The environment of the coordination service, without JAX's log."""
 
 
 class ClusterProcesses:
@@ -78,6 +81,12 @@ class ClusterProcesses:
         self._ports.close()
 
 
+def coordinator_command(address: str, workers: int) -> list[str]:
+    """Returns the command of the coordination service."""
+    # Without its own folder in the path, whose modules could hide others.
+    return [sys.executable, "-P", str(_SCRIPT), address, str(workers)]
+
+
 def start_coordinator(
     address: str,
     workers: int,
@@ -89,9 +98,8 @@ def start_coordinator(
     """Starts the process of the coordination service, which serves until it is killed."""
     return WorkerProcess(
         "coordinator",
-        # Without its own folder in the path, whose modules could hide others.
-        [sys.executable, "-P", str(_SCRIPT), address, str(workers)],
-        {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        coordinator_command(address, workers),
+        {**os.environ, **QUIET},
         warden=warden,
         write=write,
         ended=ended,

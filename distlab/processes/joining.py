@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import importlib.metadata
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
 from distlab.processes.notices import announced
 from distlab.processes.order_guard import OrderGuard
+from distlab.processes.starting import Start, without_proxy
 from distlab.processes.watching import Watcher
 
 START_SECONDS: Final = 300.0
 """The limit of waits for the others' start; `DISTLAB_START_SECONDS` sets another one."""
 
 _HEARTBEAT_SECONDS: Final = 30
-_CONNECT_SECONDS: Final = 60
-_SHUTDOWN_SECONDS: Final = 10
+_CONNECT_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
 """The chief, which serves the others, stays so long for those that still run at its end."""
 _END_AFTER_ERROR_SECONDS: Final = 30.0
@@ -76,32 +76,38 @@ def join(
     limit = start_limit()
     hello = _hello(index, names, generation)
     hosted = os.environ.get("DISTLAB_COORDINATOR")
+    service: Service | None = None
     if index == 0:
-        hellos, links, service = meeting.as_chief(addresses[0], hello, names, limit)
+        met, links, service = meeting.as_chief(addresses[0], hello, names, limit)
     else:
-        hellos, link, address = meeting.as_worker(addresses[0], hello, limit)
-        links, service = [link], Service(address, "")
-    try:
+        met, link = meeting.as_worker(addresses[0], hello, limit)
+        links = [link]
+    with Start(names, index, links, max(limit, _CONNECT_SECONDS)) as start:
         _configure(cpu_devices, timeout)
-        _initialize(service, len(names), index, hosted)
+        if service is not None and not hosted:
+            _services.append(start.serve(service.bound))
+        address = hosted or met.service
+        with without_proxy(meeting.host_of(address)):
+            start.run(lambda: jax_internals.connect(address, len(names), index, _HEARTBEAT_SECONDS))
         before = gloo_sockets.listening()
-        jax.devices()
+        with jax_internals.gloo_listening("127.0.0.1" if met.one_machine else None):
+            start.run(jax.devices)
         gloo = gloo_sockets.listening() - before
-    except BaseException:
-        for link in links:
-            link.close()
-        raise
-    counts = _devices_of_each(len(names))
-    workers = tuple(
-        Worker(n, name, str(said["host"]), int(said["pid"]), counts[n])
-        for n, (name, said) in enumerate(zip(names, hellos, strict=True))
-    )
-    made = ProcessGroup(index, workers, generation=generation, links=tuple(links), timeout=timeout)
+        counts = _devices_of_each(len(names))
+        workers = tuple(
+            Worker(n, name, said.host, said.pid, counts[n])
+            for n, (name, said) in enumerate(zip(names, met.hellos, strict=True))
+        )
+        made = ProcessGroup(
+            index, workers, generation=generation, links=tuple(links), timeout=timeout
+        )
+        texts = made.exchange(
+            "addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS, check=start.look
+        )
     group.become(made)
     _register_end()
     failures.watch_uncaught_errors()
     jax_internals.explain_failures(failures.explain)
-    texts = made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
     of_all = {(host, port) for text in texts for host, port in json.loads(text)}
     _watchers.extend([Watcher(made, of_all), OrderGuard(made)])
     _require_equal_numbers(made)
@@ -120,6 +126,10 @@ def leave(seconds: float = _END_SECONDS) -> None:
     jax.distributed.shutdown()
     jax.extend.backend.clear_backends()
     in_flight.begin_anew()  # what failed in the old generation must not fail in the new one
+    for service in _services:
+        service.kill()
+        service.wait()
+    _services.clear()
     gloo_sockets.close()
     for link in left.links:  # which the chief awaits
         link.close()
@@ -158,6 +168,9 @@ def _at_end() -> None:
     if left.is_chief and not _is_hosted():
         failed = getattr(sys, "last_value", None) is not None or _loss(left) is not None
         _await_others(left, _END_AFTER_ERROR_SECONDS if failed else _END_SECONDS)
+        for service in _services:
+            service.terminate()  # it ends with this process, after JAX has disconnected
+            service.returncode = 0  # nobody waits for it
     gloo_sockets.close()
     for link in left.links:
         link.detach()  # the end of the process closes it, after JAX has disconnected
@@ -176,6 +189,9 @@ def _is_hosted() -> bool:
 
 
 _watchers: list[Watcher | OrderGuard] = []
+_services: list[subprocess.Popen[bytes]] = []
+"""The process that serves the coordination, where this one is the chief and started it."""
+
 _registered = False
 
 
@@ -187,18 +203,14 @@ def _register_end() -> None:
 
 
 def _hello(index: int, names: list[str], generation: int) -> Hello:
-    return {
-        "index": index,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "same": {
-            "cluster": names,
-            "version of distlab": importlib.metadata.version("distlab"),
-            "version of JAX": jax.__version__,
-            "DISTLAB_COORDINATOR": os.environ.get("DISTLAB_COORDINATOR"),
-            "generation": generation,
-        },
+    same = {
+        "cluster": names,
+        "version of distlab": importlib.metadata.version("distlab"),
+        "version of JAX": jax.__version__,
+        "DISTLAB_COORDINATOR": os.environ.get("DISTLAB_COORDINATOR"),
+        "generation": generation,
     }
+    return Hello(index, socket.gethostname(), os.getpid(), same)
 
 
 def _configure(cpu_devices: int, timeout: float | None) -> None:
@@ -210,10 +222,6 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
             f"XLA_FLAGS asks for {thread_pool.devices_to_come()} CPU devices with {_COUNT_FLAG}, "
             f"and each worker is to have {cpu_devices}. Remove it from XLA_FLAGS."
         )
-    jax.config.update("jax_enable_recoverability", True)  # else a lost worker ends all others
-    with contextlib.suppress(AttributeError):
-        # Its handler swallows SIGTERM; a program that saves when it has to leave asks for it.
-        jax.config.update("jax_enable_preemption_service", False)
     threads = thread_pool.needed(max(cpu_devices, 2))
     if thread_pool.size(cpu_devices) < threads:
         os.environ["PJRT_NPROC"] = str(threads)
@@ -221,28 +229,6 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {_TIMEOUT_FLAG}={max(1, round(timeout))}".strip()
     selection.prepare_cpu_backend()
-
-
-def _initialize(service: Service, count: int, index: int, hosted: str | None) -> None:
-    try:
-        if hosted:
-            jax_internals.connect(hosted, count, index, _CONNECT_SECONDS, _HEARTBEAT_SECONDS)
-            return
-        jax.distributed.initialize(
-            service.address,
-            count,
-            index,
-            cluster_detection_method="deactivate",
-            coordinator_bind_address=service.bound or None,
-            initialization_timeout=_CONNECT_SECONDS,
-            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
-        )
-    except RuntimeError as error:
-        raise ClusterError(
-            f"JAX could not connect the processes at {hosted or service.address}: {error}. Look "
-            "whether all machines reach the chief's."
-        ) from error
 
 
 def _devices_of_each(processes: int) -> list[int]:

@@ -64,6 +64,7 @@ PRIVATE_PARTS = {
         "config.unset",
         "get_distributed_runtime_client",
         "get_distributed_runtime_service",
+        "make_gloo_tcp_collectives",
         "register_canonicalize_value_handler",
     ],
     "jaxlib._profiler": ["ProfilerSession"],

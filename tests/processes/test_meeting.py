@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -51,14 +52,15 @@ def start() -> Any:
 
 def test_all_learn_who_the_others_are_and_where_the_service_is(address: str, start: Any) -> None:
     others = [start(meeting.as_worker, address, hello(n), SECONDS) for n in (2, 1)]
-    hellos, links, service = meeting.as_chief(address, hello(0), NAMES, SECONDS)
-    assert [said["index"] for said in hellos] == [0, 1, 2]
+    answer, links, service = meeting.as_chief(address, hello(0), NAMES, SECONDS)
+    assert [said.index for said in answer.hellos] == [0, 1, 2]
+    assert answer.one_machine
     assert len(links) == 2
     assert service.address.startswith("127.0.0.1:")
     assert service.bound == service.address
     for other in others:
-        theirs, link, where = other.result(SECONDS)
-        assert (theirs, where) == (hellos, service.address)
+        theirs, link = other.result(SECONDS)
+        assert (theirs, theirs.service) == (answer, service.address)
         assert not meeting.has_closed(link)
         link.close()
     for link in links:
@@ -113,11 +115,57 @@ def test_other_programs_at_the_address_are_ignored(address: str, start: Any) -> 
         with connected(address) as stranger:
             stranger.sendall(words)
             assert stranger.recv(1) == b""
-    _, link, _ = meeting.as_worker(address, hello(1), SECONDS)
-    hellos, links, _ = chief.result(SECONDS)
-    assert [said["index"] for said in hellos] == [0, 1]
+    _, link = meeting.as_worker(address, hello(1), SECONDS)
+    answer, links, _ = chief.result(SECONDS)
+    assert [said.index for said in answer.hellos] == [0, 1]
     for each in [link, *links]:
         each.close()
+
+
+def test_silent_and_slow_connections_hold_nobody_up(address: str, start: Any) -> None:
+    chief = start(meeting.as_chief, address, hello(0), NAMES[:2], SECONDS)
+    silent = [connected(address) for _ in range(6)]
+    silent[0].sendall(b" ")
+    began = time.monotonic()
+    _, link = meeting.as_worker(address, hello(1), SECONDS)
+    assert time.monotonic() - began < 4.0  # less than one of them may take
+    for each in [link, *chief.result(SECONDS)[1], *silent]:
+        each.close()
+
+
+def test_a_connection_that_says_too_little_is_closed(
+    address: str, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "_HELLO_SECONDS", 0.3)
+    chief = start(meeting.as_chief, address, hello(0), NAMES[:2], 3.0)
+    with connected(address) as slow:
+        slow.sendall(b"{")
+        assert slow.recv(1) == b""
+    with pytest.raises(ClusterError, match=r"worker:1 did not come .* \(1 connections of other"):
+        chief.result(SECONDS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b'{"index": 1, "host": "a", "pid": 1, "same": [1]}\n',
+        b'{"index": 1, "host": "a", "pid": 1, "same": null}\n',
+        b'{"index": "1", "host": "a", "pid": 1, "same": {}}\n',
+        b'{"index": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+        b"a" * (3 << 20),
+        b"\xff\xfe\n",
+    ],
+    ids=["list", "null", "text", "deep", "long", "bytes"],
+)
+def test_what_is_no_hello_is_passed_over_and_counted(
+    address: str, start: Any, words: bytes
+) -> None:
+    chief = start(meeting.as_chief, address, hello(0), NAMES[:2], 1.5)
+    with connected(address) as stranger, contextlib.suppress(ConnectionError):
+        stranger.sendall(words)
+        assert stranger.recv(1) == b""
+    with pytest.raises(ClusterError, match=r"\(1 connections of other programs were closed\)"):
+        chief.result(SECONDS)
 
 
 def test_an_address_without_a_port_is_refused() -> None:
