@@ -100,7 +100,7 @@ class Ring:
     """
 
     def __init__(
-        self, capacity: int = 65_536, payload_bytes: int = 64 << 20, process: int = 0
+        self, capacity: int = 32_768, payload_bytes: int = 16 << 20, process: int = 0
     ) -> None:
         self.process = process
         self._capacity = capacity

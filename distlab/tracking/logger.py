@@ -39,7 +39,7 @@ class Logger:
     Derive from it and override what the tool has a place for; the other methods do nothing.
     `start` is called first, `finish` last. All calls come from one thread, which is the logger's
     own: it reads the recording's events from memory, so a slow logger never makes the training
-    wait. A logger that stays behind by more events than memory keeps (65,536) misses the oldest
+    wait. A logger that stays behind by more events than memory keeps (32,768) misses the oldest
     of them, which the run records as a `lost` event. What a method raises is counted and reported
     once, as a `RuntimeWarning` and as an `error` event of the run; the training goes on, and so
     do the calls, except when `start` raised. Names that begin with `distlab/` are distlab's own.

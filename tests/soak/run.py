@@ -1,7 +1,8 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
-        [--clusters 30] [--moments 50] [--stopped 3]
+        [--clusters 30] [--moments 50] [--stopped 3] [--logged 200000] [--strategies 200]
+        [--pages 50]
 
 Ends with 1 when something was not as it must be.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import resource
 import shutil
 import sys
 import tempfile
@@ -26,6 +26,7 @@ from tests.integrations.clusters import start_and_stop
 from tests.integrations.dask import disturbed
 from tests.integrations.orbax import killed
 from tests.recording import processes, samples
+from tests.soak.memory import memory, resident
 from tests.soak.stopped_tasks import stopped_server, stopped_worker
 
 TOLD_NS = 250_000_000
@@ -88,18 +89,12 @@ def resumes(folder: Path, count: int) -> list[str]:
     return wrong
 
 
-def resident() -> float:
-    """Resident memory of this process, in bytes."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize()
-
-
 def full_speed(folder: Path, seconds: float) -> list[str]:
     """Emits 50,000 events a second; none may be lost, and memory must stay flat."""
     recorder = RingRecorder()
     writer = Writer(recorder.ring, RunFile(folder / "fast", "fast"))
     writer.announce(samples.run())
-    number, memory, late = 0, [], 0
+    number, grown, late = 0, [], 0
     begin = time.monotonic()
     for slice_ in range(round(seconds * SLICES)):
         for _ in range(EVENTS_A_SECOND // SLICES):
@@ -109,13 +104,13 @@ def full_speed(folder: Path, seconds: float) -> list[str]:
         late += rest < 0
         time.sleep(max(rest, 0))
         if slice_ % SLICES == SLICES - 1:
-            memory.append(resident())
+            grown.append(resident())
     writer.close(samples.end())
     with Run.open(folder / "fast") as run:
         totals = run.summary()
         lost = sum(e.count for e in run.events("lost") if isinstance(e, Lost))
-    early = max(memory[: len(memory) // 3 + 1])
-    growth = memory[-1] / early
+    early = max(grown[: len(grown) // 3 + 1])
+    growth = grown[-1] / early
     print(
         f"{number:,} events in {time.monotonic() - begin:.1f} s: {totals['steps']:,} stored, "
         f"{lost} lost; memory grew {growth:.3f} times after the first third; {late} of "
@@ -125,7 +120,7 @@ def full_speed(folder: Path, seconds: float) -> list[str]:
     if lost or totals["steps"] != number:
         wrong.append(f"{number - totals['steps']} events were not stored")
     if growth > MOST_GROWTH:
-        wrong.append(f"memory grew from {early / 1e6:.0f} to {memory[-1] / 1e6:.0f} MB")
+        wrong.append(f"memory grew from {early / 1e6:.0f} to {grown[-1] / 1e6:.0f} MB")
     return wrong
 
 
@@ -214,6 +209,9 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=30, metavar="N")
     parser.add_argument("--moments", type=int, default=50, metavar="N")
     parser.add_argument("--stopped", type=int, default=3, metavar="N")
+    parser.add_argument("--logged", type=int, default=200_000, metavar="N")
+    parser.add_argument("--strategies", type=int, default=200, metavar="N")
+    parser.add_argument("--pages", type=int, default=50, metavar="N")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -225,6 +223,7 @@ def main() -> int:
             *clusters(args.clusters),
             *moments(args.moments),
             *stopped(folder, args.stopped),
+            *memory(args.logged, args.strategies, args.pages),
         ]
     for line in wrong:
         print(line)
