@@ -14,7 +14,6 @@ import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.models import (
     Axis,
-    BasicTicker,
     ColumnDataSource,
     CustomJSTicker,
     CustomJSTickFormatter,
@@ -52,6 +51,17 @@ let size = tick, unit = 0
 while (Math.abs(size) >= 1000 && unit < 4) { size /= 1000; unit += 1 }
 return `${Number(size.toPrecision(3))} ${units[unit]}`
 """
+NUMBER = """
+const number = (tick, ticks) => {
+  if (tick == 0) return "0"
+  const most = Math.max(...ticks.map(Math.abs)), thousands = most >= 1e6 ? 2 : most >= 1e4 ? 1 : 0
+  const gap = (ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : most || 1) / 1000 ** thousands
+  const digits = Math.max(0, Math.min(12, Math.ceil(-Math.log10(gap) - 1e-9)))
+  return Number((tick / 1000 ** thousands).toFixed(digits)) + ["", "k", "M"][thousands]
+}
+"""
+"""Writes a tick of an axis with the digits that its ticks need."""
+
 _TICKS = "return Array.from(rows.get_column(place) ?? [])"
 _LABEL = """
 const places = Array.from(rows.get_column(place) ?? [])
@@ -183,21 +193,6 @@ def draw_curves(
     return curves
 
 
-def curves_by_step(title: str, source: ColumnDataSource, *, height: int, dash: str = "") -> figure:
-    """Returns a figure with a curve of values by step for each row of a source."""
-    plot = new_figure(
-        title,
-        x_label="step",
-        height=height,
-        x_range=DataRange1d(range_padding=0.01),
-        y_range=DataRange1d(range_padding=0.08),
-    )
-    plot.xaxis.ticker = BasicTicker(min_interval=1)
-    tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
-    add_legend(plot, draw_curves(plot, source, "step", "value", tooltips=tooltips, dash=dash))
-    return plot
-
-
 def amount_figure(
     title: str, *, height: int, padding: float = 0.1, x_label: str = "seconds since the run began"
 ) -> figure:
@@ -268,6 +263,11 @@ def add_legend(plot: figure, curves: GlyphRenderer) -> None:
 def bytes_formatter() -> CustomJSTickFormatter:
     """Returns a formatter that writes an axis's bytes as kB, MB and so on."""
     return CustomJSTickFormatter(code=_BYTES)
+
+
+def number_formatter() -> CustomJSTickFormatter:
+    """Returns a formatter that writes an axis's numbers as 500, 12.5k or 2M."""
+    return CustomJSTickFormatter(code=NUMBER + "return number(tick, ticks)")
 
 
 def range_of(renderers: Sequence[GlyphRenderer], padding: float = 0.02) -> DataRange1d:

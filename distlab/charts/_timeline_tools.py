@@ -100,6 +100,11 @@ def add_zooming(plot: figure) -> None:
     wheel, pan = WheelZoomTool(dimensions="width"), PanTool(dimensions="width")
     plot.add_tools(wheel, pan, ResetTool())
     plot.toolbar.active_scroll, plot.toolbar.active_drag = wheel, pan
+    place_toolbar(plot)
+
+
+def place_toolbar(plot: figure) -> None:
+    """Shows a figure's tools while the mouse is on it."""
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     # Inside the figure, so that the title has the place of all titles.

@@ -9,6 +9,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from distlab.charts import _figure as fig
+from distlab.charts._curves import Curves
 from distlab.charts.theme import INK, colour
 from distlab.folds import ComparisonColumns
 from distlab.text.units import (
@@ -59,8 +60,10 @@ class RunComparison:
 
     def _make_loss(self, height: int) -> figure:
         title = "Loss, or the first metric logged, by step"
-        plot = fig.curves_by_step(title, self.source, height=height, dash="dash")
-        gap = Segment(x0="step", x1="step", y0="a", y1="b", line_color=INK, line_width=2)
+        curves = Curves(title, self.source, height=height, dash="dash")
+        plot = curves.root
+        ends = {"y0": curves.on_axis("a"), "y1": curves.on_axis("b")}
+        gap = Segment(x0="step", x1="step", line_color=INK, line_width=2, **ends)
         fig.draw(plot, self._largest, gap)
         fig.add_labels(plot, self.notes, y_units="screen")
         return plot
@@ -103,7 +106,7 @@ class RunComparison:
         if columns["largest"] is not None:
             step, first, second = columns["largest"]
             self._largest.data = {"step": [step], "a": [first], "b": [second]}
-            about = "" if all(columns["complete"]) else " (of the values kept)"
+            about = "" if all(columns["complete"]) else " (of means of neighbours)"
             text = (
                 f"largest difference{about}: {value_text(abs(second - first))} at step "
                 f"{count_text(step)}, {value_text(first)} and {value_text(second)}"

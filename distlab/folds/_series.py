@@ -11,42 +11,55 @@ from distlab.folds.arrays import Floats
 
 
 class _Bucket(NamedTuple):
-    """The lowest and the highest of some neighbouring points."""
+    """Some neighbouring points: where they begin and end, and what they reach and add up to."""
 
-    low_x: float
+    begin: float
+    end: float
     low: float
-    high_x: float
     high: float
+    total: float
+    finite: int
+
+    def mean(self) -> float:
+        """Returns the mean of the finite values; without any, the value itself."""
+        return self.total / self.finite if self.finite else self.low
+
+
+class Curve(NamedTuple):
+    """The points of a curve in order; of neighbours that share one, their middle and mean."""
+
+    x: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
 
 
 class Series:
     """Points of one curve, any number of them, in bounded memory.
 
-    Neighbours share a bucket that keeps the lowest and the highest of them. When the buckets are
-    full, pairs of them are merged: `merged` points share one.
+    Neighbours share a bucket with their mean, lowest and highest. When the buckets are full,
+    pairs of them are merged: `merged` points share one.
     """
 
     def __init__(self, buckets: int = 1_000) -> None:
         self._most = buckets
         self._buckets: list[_Bucket] = []
         self._in_open = 0
-        self._first_x = math.nan
-        self._first = math.nan
-        self._last_x = math.nan
         self.count = 0
         self.not_finite = 0
         self.merged = 1
+        self.first = math.nan
         self.last = math.nan
 
     def add(self, x: float, value: float) -> None:
         """Adds a point; `x` must not fall from one call to the next."""
         if not self.count:
-            self._first_x, self._first = x, value
+            self.first = value
         self.count += 1
-        self.last, self._last_x = value, x
-        if not math.isfinite(value):
-            self.not_finite += 1
-        point = _Bucket(x, value, x, value)
+        self.last = value
+        finite = math.isfinite(value)
+        self.not_finite += not finite
+        point = _Bucket(x, x, value, value, value if finite else 0.0, int(finite))
         if self._in_open:
             self._buckets[-1] = _join(self._buckets[-1], point)
         else:
@@ -60,31 +73,17 @@ class Series:
         self._buckets = [_join(left, right) for left, right in pairs]
         self.merged *= 2
 
-    def points(self) -> tuple[Floats, Floats]:
-        """Returns the kept points in order, with the first, last, lowest and highest."""
-        xs: list[float] = []
-        values: list[float] = []
-
-        def put(x: float, value: float) -> None:
-            if not xs or xs[-1] != x or values[-1] != value:
-                xs.append(x)
-                values.append(value)
-
-        if self.count:
-            put(self._first_x, self._first)
-        for bucket in self._buckets:
-            low, high = (bucket.low_x, bucket.low), (bucket.high_x, bucket.high)
-            for x, value in (low, high) if low[0] <= high[0] else (high, low):
-                put(x, value)
-        if self.count:
-            put(self._last_x, self.last)
-        return np.array(xs, np.float64), np.array(values, np.float64)
+    def curve(self) -> Curve:
+        """Returns the kept points."""
+        rows = [((one.begin + one.end) / 2, one.mean(), one.low, one.high) for one in self._buckets]
+        return Curve(*np.array(rows, np.float64).reshape(-1, 4).T)
 
 
 def _join(left: _Bucket, right: _Bucket) -> _Bucket:
-    low = left if right.low >= left.low or math.isnan(right.low) else right
-    high = left if right.high <= left.high or math.isnan(right.high) else right
-    return _Bucket(low.low_x, low.low, high.high_x, high.high)
+    low = left.low if right.low >= left.low or math.isnan(right.low) else right.low
+    high = left.high if right.high <= left.high or math.isnan(right.high) else right.high
+    total, finite = left.total + right.total, left.finite + right.finite
+    return _Bucket(left.begin, right.end, low, high, total, finite)
 
 
 class Cells:

@@ -8,14 +8,14 @@ from typing import Final, Literal, TypedDict
 import numpy as np
 
 from distlab.folds._folds import Folds
-from distlab.folds.arrays import Floats, Ints
+from distlab.folds.arrays import Floats
 from distlab.folds.metrics import MetricColumns
 from distlab.text.bytes import bytes_text
 from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.units import count_text
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
-_Curve = tuple[Ints, Floats]
+_Curve = tuple[Floats, Floats]
 
 
 class ComparisonColumns(TypedDict):
@@ -23,9 +23,9 @@ class ComparisonColumns(TypedDict):
 
     name: list[str]
     metric: list[str]  #: The first loss of both runs, else each run's own first
-    step: list[Ints]
+    step: list[Floats]
     value: list[Floats]
-    complete: list[bool]  #: Whether each curve has every logged value
+    complete: list[bool]  #: Whether each curve has every logged value, none of them a mean
     time_s: list[Floats]
     steps_per_s: list[Floats]
     examples_per_s: list[Floats]
@@ -71,7 +71,7 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
     curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
     first_settings, second_settings = _settings(first), _settings(second)
     names_of_settings = list({**first_settings, **second_settings})
-    lines = [_lines(run, values) for run, (_, values) in zip(runs, curves, strict=True)]
+    lines = [_lines(run, place) for run, place in zip(runs, places, strict=True)]
     return {
         "name": _names(runs, names),
         "metric": chosen,
@@ -116,7 +116,7 @@ def _chosen(first: list[str], second: list[str]) -> list[str]:
 
 def _curve(metrics: MetricColumns, place: int | None) -> _Curve:
     if place is None:
-        return np.zeros(0, np.int64), np.zeros(0)
+        return np.zeros(0), np.zeros(0)
     return metrics["step"][place], metrics["value"][place]
 
 
@@ -139,13 +139,15 @@ def _largest(first: _Curve, second: _Curve) -> tuple[float, float, float] | None
     return float(steps[most]), float(values[most]), float(there[most])
 
 
-def _lines(run: Folds, values: Floats) -> dict[tuple[str, Unit], float | None]:
+def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None]:
     """Returns the table's lines for one run."""
     header, steps = run.columns("header"), run.columns("steps")
     timeline, reductions = run.columns("timeline"), run.columns("reductions")
     waited_s = float(timeline["waited"].sum() * timeline["cell_s"])
     elapsed_s = steps["elapsed_s"] or None
-    finite = values[np.isfinite(values)]
+    metrics = run.columns("metrics")
+    lows = metrics["low"][place] if place is not None else np.zeros(0)
+    finite = lows[np.isfinite(lows)]
     return {
         ("replicas", "count"): len(header["replicas"]),
         ("steps", "count"): steps["steps"],
@@ -153,7 +155,7 @@ def _lines(run: Folds, values: Floats) -> dict[tuple[str, Unit], float | None]:
         ("length of the run", "s"): elapsed_s,
         ("steps a second", "per second"): steps["mean_rate"],
         ("examples a second", "per second"): steps["mean_examples_rate"],
-        ("last value of the metric", "value"): float(values[-1]) if len(values) else None,
+        ("last value of the metric", "value"): None if place is None else metrics["last"][place],
         ("lowest value of the metric", "value"): float(finite.min()) if len(finite) else None,
         ("combined on one replica", "bytes"): sum(reductions["total_bytes"]),
         ("waited for input", "s"): waited_s,

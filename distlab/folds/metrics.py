@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar, Final, TypedDict
 
-import numpy as np
-
 from distlab.events import Event, Metric
 from distlab.folds._fold import Fold
 from distlab.folds._series import Series
-from distlab.folds.arrays import Floats, Ints
+from distlab.folds.arrays import Floats
 from distlab.text.metric_names import MAIN, is_accuracy, is_loss
 
 _MOST_CURVES: Final = 64
 """Curves of losses, of accuracies and of all others: each kind has its own room, so that none
-takes that of the loss. A curve takes up to 170 kB."""
+takes that of the loss. A curve takes up to 150 kB."""
 
 _MOST_NAMES: Final = 10_000
 """Names without a curve: a program may log a new name in each step."""
-
-_LARGEST = np.nextafter(2.0**63, 0)
-"""Points are floats; the next one is no whole number of 64 bits."""
 
 
 class MetricColumns(TypedDict):
     """Columns of `Metrics`: one row for each curve, in the order of first use."""
 
     name: list[str]
-    step: list[Ints]  #: The step dispatched last before each value
-    value: list[Floats]  #: For each metric the values of its points, NaN and infinity as logged
+    step: list[Floats]  #: The step dispatched last before each value; the middle of neighbours'
+    value: list[Floats]  #: The values, NaN and infinity as logged; of neighbours the mean
+    low: list[Floats]  #: The lowest of the neighbours that share a point
+    high: list[Floats]
+    first: list[float]
     last: list[float]
     not_finite: list[int]  #: How many of the logged values were NaN or infinite
-    merged: list[int]  #: Neighbours that share two points, lowest and highest
+    merged: list[int]  #: How many neighbours share a point
     without_curve: dict[str, float]  #: The newest values of further names, which have no curve
     values_left_out: int  #: How many values of still further names are not kept
 
@@ -76,15 +74,18 @@ class Metrics(Fold[MetricColumns]):
 
     def columns(self) -> MetricColumns:
         """Returns the curves of all events so far."""
-        curves = list(self._series.values())
-        points = [curve.points() for curve in curves]
+        all_series = list(self._series.values())
+        curves = [series.curve() for series in all_series]
         return {
             "name": list(self._series),
-            "step": [np.minimum(step, _LARGEST).astype(np.int64) for step, _ in points],
-            "value": [value for _, value in points],
-            "last": [curve.last for curve in curves],
-            "not_finite": [curve.not_finite for curve in curves],
-            "merged": [curve.merged for curve in curves],
+            "step": [curve.x for curve in curves],
+            "value": [curve.mean for curve in curves],
+            "low": [curve.low for curve in curves],
+            "high": [curve.high for curve in curves],
+            "first": [series.first for series in all_series],
+            "last": [series.last for series in all_series],
+            "not_finite": [series.not_finite for series in all_series],
+            "merged": [series.merged for series in all_series],
             "without_curve": dict(self._without_curve),
             "values_left_out": self._left_out,
         }

@@ -293,7 +293,26 @@ def test_steps_beyond_those_of_browsers_are_drawn() -> None:
     chart = loss_lines()
     chart.update(folds.columns("metrics"))
     assert '"dtype": "float64"' in json.dumps(embedded(chart, "step"))
-    assert chart.source.data["step"][0].tolist() == [2.0**63 - 1024]
+    assert chart.source.data["step"][0].tolist() == [2.0**63]
+
+
+def test_long_runs_show_means_between_their_extremes() -> None:
+    folds = Folds()
+    folds.add(
+        [
+            Metric(time_ns=step, step=step, values={"loss": float(step % 2), "rate": step / 2_000})
+            for step in range(2_000)
+        ]
+    )
+    loss, others = loss_lines(), other_lines()
+    loss.update(folds.columns("metrics"))
+    others.update(folds.columns("metrics"))
+    (value,), (outline,) = loss.source.data["value"], loss.bands.data["value"]
+    assert set(value) == {0.5}
+    assert (set(outline[: len(value)]), set(outline[len(value) :])) == ({1.0}, {0.0})
+    assert others.source.data["last"] == ["0.9995"]
+    (place,) = others.source.data["place"]
+    assert place[[0, -1]].tolist() == [-0.35, 0.35]
 
 
 def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:

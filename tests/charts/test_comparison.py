@@ -101,4 +101,4 @@ def test_long_runs_send_little() -> None:
     long = folds_of([*beginning(8), *metrics])
     chart = shown(long, long)
     assert max(len(values) for values in chart.source.data["value"]) <= 2_002
-    assert chart.notes.data["text"] == ["no difference at any step (of the values kept)"]
+    assert chart.notes.data["text"] == ["no difference at any step (of means of neighbours)"]

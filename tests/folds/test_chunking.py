@@ -61,20 +61,31 @@ def test_reading_by_cursor_gives_all_events(limit: int) -> None:
     buckets=st.sampled_from([2, 4, 10]),
 )
 @settings(deadline=None)
-def test_thinning_keeps_the_extremes_and_the_ends(values: list[float], buckets: int) -> None:
+def test_thinning_keeps_extremes_means_and_ends(values: list[float], buckets: int) -> None:
     series = Series(buckets)
     for x, value in enumerate(values):
         series.add(x, value)
-    xs, kept = series.points()
-    assert len(xs) <= 2 * buckets + 2
-    assert np.all(np.diff(xs) >= 0)
+    curve = series.curve()
+    assert len(curve.x) <= buckets
+    assert np.all(np.diff(curve.x) >= 0)
     assert series.count == len(values)
     numbers = [value for value in values if value == value]
     if numbers:
-        assert np.nanmin(kept) == min(numbers)
-        assert np.nanmax(kept) == max(numbers)
+        assert np.nanmin(curve.low) == min(numbers)
+        assert np.nanmax(curve.high) == max(numbers)
     if values:
-        assert np.array_equal(kept[[0, -1]], [values[0], values[-1]], equal_nan=True)
+        assert np.array_equal([series.first, series.last], [values[0], values[-1]], equal_nan=True)
+
+
+def test_neighbours_share_their_mean() -> None:
+    series = Series(4)
+    for x, value in enumerate([1.0, 3.0, float("nan"), 5.0, 8.0]):
+        series.add(x, value)
+    curve = series.curve()
+    assert series.merged == 2
+    assert curve.x.tolist() == [0.5, 2.5, 4.0]
+    assert curve.mean.tolist() == [2.0, 5.0, 8.0]
+    assert (curve.low.tolist(), curve.high.tolist()) == ([1.0, 5.0, 8.0], [3.0, 5.0, 8.0])
 
 
 def test_versions_rise_only_where_something_changed() -> None:

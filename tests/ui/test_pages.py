@@ -298,3 +298,21 @@ def test_zooming_into_the_steps_shows_single_ones(served: Served, new_page: Page
           return plot.x_range.end > 40
         }"""
     )
+
+
+def test_the_loss_has_a_log_axis_and_a_running_average(served: Served, new_page: Pages) -> None:
+    page = new_page().open(served(ended(whole_run(3_000))).url)
+    plot = page.page.locator('section[data-page="overview"] .bk-Figure').first
+    plot.hover()
+    reached = """() => {
+      const root = Bokeh.documents[0].roots().find((model) => model.name === "loss")
+      const plot = Array.from(root.references()).find((model) => model.type === "Figure")
+      const behind = (one) => one.visible && one.glyph.line_alpha?.value == 0.25
+      return [plot.y_range.end, plot.renderers.filter(behind).length]
+    }"""
+    linear, none = page.page.evaluate(reached)
+    assert (linear > 2, none) == (True, 0)
+    plot.get_by_title("Logarithmic axis").click()
+    page.page.wait_for_function(f"() => ({reached})()[0] < 1")
+    plot.get_by_title("Running average of about ten points, with the points behind").click()
+    page.page.wait_for_function(f"() => ({reached})()[1] == 1")

@@ -28,7 +28,7 @@ def metric_facts(metrics: MetricColumns) -> Facts:
         }
     shown = next(filter(is_loss, by_interest(names)), names[0])
     place = names.index(shown)
-    first = float(metrics["value"][place][0])
+    first = metrics["first"][place]
     wrong = metrics["not_finite"][place]
     return {
         "loss": value_text(metrics["last"][place]),
