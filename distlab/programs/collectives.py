@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from distlab.events import Collective
-from distlab.programs.flow import ARRAY, Flow, Value, elements
+from distlab.programs.flow import ARRAY, Flow, Value, elements, sizes_of
 from distlab.programs.hlo_text import Instruction, Module
 from distlab.programs.mesh_axes import (
     Along,
@@ -80,7 +80,8 @@ class Reader:
         arrays = [array for shape in shapes for array in ARRAY.findall(shape)]
         size = sum(_bytes(*array) for array in arrays)
         along, participants, group = self._along(one)
-        asked = bool(_ASKED.search(one.metadata.get("op_name", ""))) and _BY_XLA not in one.rest
+        origin = self._origin(computation, one)
+        asked = _ASKED.search(origin.metadata.get("op_name", "")) and _BY_XLA not in origin.rest
         purpose, names = self._purpose(kind, computation, one, arrays, group)
         return Collective(
             kind=kind,
@@ -89,7 +90,7 @@ class Reader:
             operands=len(arrays),
             participants=participants,
             times_per_step=times,
-            source=_source(self._module, one),
+            source=_source(self._module, origin),
             wire_bytes=wire_bytes(kind, size, group),
             group=group,
             values=self._values(computation, one, arrays),
@@ -100,6 +101,19 @@ class Reader:
             names=names[:_VALUES_KEPT],
             then_sliced=self._then_sliced(kind, computation, one),
         )
+
+    def _origin(self, computation: str, one: Instruction) -> Instruction:
+        """Returns the nearest instruction that says which operation of the program it stems from.
+
+        XLA forgets it of some collectives that it moves into a fusion, or combines.
+        """
+        near = (
+            one,
+            *self._flow.callers(computation),
+            *self._flow.users(Value(computation, one.name)),
+            *self._flow.before(computation, one),
+        )
+        return next((other for other in near if other.metadata.get("op_name")), one)
 
     def _along(self, one: Instruction) -> tuple[Along, int, int]:
         """Returns where it runs, how many devices take part, and how many work together."""
@@ -134,13 +148,7 @@ class Reader:
         group: int,
     ) -> tuple[str, list[str]]:
         """Returns what a collective is for, and the names of the parameters concerned."""
-        if kind not in _SUMS:
-            origins = [self._flow.origins(Value(computation, name)) for name in one.operands]
-            numbers = dict.fromkeys(number for found in origins for number in found)
-            names = [name for n in numbers if (name := self._places.input(n))]
-            if all(origins) and names:
-                return "whole" if kind == "all-gather" else "parts", names
-        else:
+        if kind in _SUMS:
             if max((_bytes(*array) for array in arrays), default=0) <= _NUMBER_BYTES:
                 return "numbers", []
             computed = any(
@@ -149,8 +157,27 @@ class Reader:
             )
             if names := self._states(computation, one, group, backward=computed):
                 return "gradients" if computed else "updates", names
-        backward = _BACKWARD in one.metadata.get("op_name", "")
-        return "activations, backward" if backward else "activations", []
+        if names := self._inputs(kind, computation, one):
+            return "parts" if kind in ("all-to-all", "collective-permute") else "whole", names
+        origin = self._origin(computation, one).metadata.get("op_name", "")
+        return "activations, backward" if _BACKWARD in origin else "activations", []
+
+    def _inputs(self, kind: str, computation: str, one: Instruction) -> list[str]:
+        """Returns the names of the inputs that it gathers or sends on, if these are all it moves.
+
+        TPUs gather small parts by a sum, to which each device gives its part and zeros.
+        """
+        origins = [self._flow.origins(Value(computation, name)) for name in one.operands]
+        numbers = dict.fromkeys(number for found in origins for number in found)
+        parameters = {
+            int(other.operands[0]): sum(sizes_of(other))
+            for other in self._module.computations[self._module.entry].values()
+            if other.opcode == "parameter"
+        }
+        sent = sum(sizes_of(one))
+        if not all(origins) or (kind in _SUMS and sent <= sum(parameters[n] for n in numbers)):
+            return []
+        return [name for n in numbers if (name := self._places.input(n))]
 
     def _states(
         self, computation: str, one: Instruction, group: int, *, backward: bool
@@ -165,11 +192,10 @@ class Reader:
 
     def _results(self, computation: str, one: Instruction) -> list[tuple[Value, int]]:
         """Returns each result of a collective with its number of elements."""
-        sizes = [elements(dimensions) for _, dimensions in ARRAY.findall(one.shape)]
         several = one.shape.startswith("(")
         return [
             (Value(computation, one.name, index if several else None), size)
-            for index, size in enumerate(sizes)
+            for index, size in enumerate(sizes_of(one))
         ]
 
     def _then_sliced(self, kind: str, computation: str, one: Instruction) -> int:
@@ -230,16 +256,15 @@ def _walk(
         if _kind("", one) in KINDS:
             yield computation, one, times
         elif one.called and not one.opcode.endswith(("-done", "-update")):
-            for callee, often in _callees(one, times):
+            for callee, often in _callees(module, computation, one, times):
                 yield from _walk(module, callee, often)
 
 
-def _callees(one: Instruction, times: int | None) -> Iterator[tuple[str, int | None]]:
+def _callees(
+    module: Module, computation: str, one: Instruction, times: int | None
+) -> Iterator[tuple[str, int | None]]:
     """Yields the computations that an instruction runs, and how often."""
-    trips: int | None = None
-    if one.opcode == "while":
-        known = _TRIP_COUNT.search(one.attributes.get("backend_config", ""))
-        trips = int(known[1]) if known else None
+    trips = _trips(module, computation, one) if one.opcode == "while" else None
     for key, names in one.called.items():
         match key:
             case "body":
@@ -251,6 +276,32 @@ def _callees(one: Instruction, times: int | None) -> Iterator[tuple[str, int | N
             case _:
                 often = None  # a branch
         yield from ((name, often) for name in names)
+
+
+def _trips(module: Module, computation: str, loop: Instruction) -> int | None:
+    """Returns how often a loop runs; TPUs leave it to its condition, as of a scan: `i < 4`."""
+    known = _TRIP_COUNT.search(loop.rest)
+    if known is not None:
+        return int(known[1])
+    name = loop.called["condition"][0]
+    end = module.computations[name].get(module.roots.get(name, ""))
+    if end is None or end.opcode != "compare" or "direction=LT" not in end.rest:
+        return None
+    counter, limit = (module.computations[name][operand] for operand in end.operands)
+    if counter.opcode != "get-tuple-element":
+        return None
+    begin = module.computations[computation][loop.operands[0]]
+    start = _constant(module, computation, begin.operands[int(counter.attributes["index"])])
+    stop = _constant(module, name, limit.name)
+    return None if start is None or stop is None else max(stop - start, 0)
+
+
+def _constant(module: Module, computation: str, name: str) -> int | None:
+    one = module.computations[computation].get(name)
+    while one is not None and one.opcode in ("copy", "bitcast"):
+        one = module.computations[computation].get(one.operands[0])
+    written = one.operands[0] if one is not None and one.opcode == "constant" else ""
+    return int(written) if re.fullmatch(r"-?\d+", written) else None
 
 
 def _product(times: int | None, more: int | None) -> int | None:

@@ -1,8 +1,8 @@
 """The way of values through a compiled program: from its inputs, and to its outputs.
 
-A walk follows operations that move values, and forward also those that keep their number of
-elements, as an optimizer's do. It ends after some hundred instructions, so a large program costs no
-more than a small one; what it does not reach is unknown.
+A walk follows operations that move values, and forward also those that act on each element, as an
+optimizer's do; it looks into fusions and loops. It ends after some hundred instructions, so a large
+program costs no more than a small one; what it does not reach is unknown.
 """
 
 from __future__ import annotations
@@ -31,6 +31,23 @@ _MOVES: Final = frozenset(
     )
 )
 _MADE: Final = frozenset({"constant", "iota", "partition-id", "replica-id", "after-all"})
+_MIXES: Final = frozenset(
+    (
+        *(
+            "dot",
+            "convolution",
+            "reduce",
+            "reduce-window",
+            "select-and-scatter",
+            "scatter",
+            "gather",
+        ),
+        *("custom-call", "sort", "fft", "all-gather", "all-gather-start", "all-to-all"),
+    )
+)
+"""Operations whose results are no longer those of single elements."""
+
+_SLICES: Final = frozenset({"dynamic-slice", "reduce-scatter"})
 _RESHAPES: Final = frozenset({"copy", "bitcast", "convert", "reshape", "transpose"})
 
 
@@ -47,26 +64,14 @@ def elements(dimensions: str) -> int:
     return math.prod(int(size.lstrip("<=")) for size in dimensions.split(",") if size)
 
 
-def _counts(one: Instruction) -> set[int]:
-    return {elements(sizes) for _, sizes in ARRAY.findall(one.shape)}
+def sizes_of(one: Instruction) -> list[int]:
+    """Returns the numbers of elements of an instruction's results."""
+    return [elements(sizes) for _, sizes in ARRAY.findall(one.shape)]
 
 
-def _takes(one: Instruction, index: int) -> bool:
+def _takes(one: Instruction, place: int) -> bool:
     """Returns whether an instruction that is given a tuple uses this element."""
-    return one.opcode != "get-tuple-element" or int(one.attributes["index"]) == index
-
-
-def _places_of(one: Instruction, operand: str, counts: Collection[int]) -> Iterator[int]:
-    """Yields the places of an instruction's results that come of an operand.
-
-    A tuple, and a collective of several arrays, has a result for each operand.
-    """
-    sizes = [elements(dimensions) for _, dimensions in ARRAY.findall(one.shape)]
-    each = one.opcode == "tuple" or (len(sizes) > 1 and len(sizes) == len(one.operands))
-    each = each and one.opcode != "fusion"
-    for place, size in enumerate(sizes):
-        if (each and one.operands[place] == operand) or (not each and size in counts):
-            yield place
+    return one.opcode != "get-tuple-element" or int(one.attributes["index"]) == place
 
 
 def _inside(one: Instruction) -> list[str]:
@@ -154,39 +159,69 @@ class Flow:
         for user in self.users(value):
             if user.opcode == "get-tuple-element":
                 yield value._replace(name=user.name, place=None)
-            elif user.opcode == "while":
-                yield value._replace(name=user.name)
-                for name in _inside(user):
-                    yield from (
-                        Value(name, one.name, value.place)
-                        for one in self._module.computations[name].values()
-                        if one.opcode == "parameter"
-                    )
-            else:
+            elif user.opcode in ("while", "fusion", "call"):
+                if user.opcode == "while":
+                    yield value._replace(name=user.name)
+                for computation, name in self._parameters(user, value.name):
+                    yield Value(computation, name, value.place)
+            elif user.opcode not in _MIXES:
                 several = user.shape.startswith("(")
                 yield from (
                     value._replace(name=user.name, place=place if several else None)
-                    for place in _places_of(user, value.name, counts)
+                    for place in self._places_of(user, value, counts)
                 )
-        root = self._module.roots.get(value.computation)
-        if value.name == root:
+        if value.name == self._module.roots.get(value.computation):
             if value.computation == self._module.entry:
                 found[value.place or 0] = None
             for outer, call in self._callers[value.computation]:
                 yield Value(outer, call.name, value.place)
 
+    def _parameters(self, call: Instruction, operand: str) -> Iterator[tuple[str, str]]:
+        """Yields the parameters that receive an operand of a fusion, call or loop."""
+        passed = {str(n) for n, name in enumerate(call.operands) if name == operand}
+        for computation in _inside(call):
+            for one in self._module.computations[computation].values():
+                if one.opcode == "parameter" and one.operands[0] in passed:
+                    yield computation, one.name
+
+    def _places_of(self, user: Instruction, value: Value, counts: Collection[int]) -> Iterator[int]:
+        """Yields the places of an instruction's results that hold a value's elements.
+
+        A tuple, and a collective of several arrays, has a result for each operand.
+        """
+        sizes = sizes_of(user)
+        if user.opcode == "tuple" or (len(sizes) > 1 and len(sizes) == len(user.operands)):
+            yield from (n for n, name in enumerate(user.operands) if name == value.name)
+            return
+        held = sizes_of(self._module.computations[value.computation][value.name])
+        same = held[(value.place or 0) : (value.place or 0) + 1]
+        allowed = counts if user.opcode in _SLICES else same
+        yield from (n for n, size in enumerate(sizes) if size in allowed)
+
     def before(self, computation: str, one: Instruction, most: int = 24) -> list[Instruction]:
         """Returns an instruction and those that made its operands, of as many elements each."""
-        body = self._module.computations[computation]
-        found, counts = {one.name: one}, _counts(one)
-        queue = deque([one])
+        found, queue = {one.name: one}, deque([(computation, one)])
         while queue and len(found) < most:
-            for name in queue.popleft().operands:
-                made = body.get(name)
-                if made is not None and name not in found and counts & _counts(made):
-                    found[name] = made
-                    queue.append(made)
+            computation, one = queue.popleft()
+            for name in one.operands:
+                for outer, made in self._makers(computation, name):
+                    if made.name not in found and {*sizes_of(one)} & {*sizes_of(made)}:
+                        found[made.name] = made
+                        queue.append((outer, made))
         return list(found.values())
+
+    def _makers(self, computation: str, name: str) -> Iterator[tuple[str, Instruction]]:
+        """Yields the instruction that makes a value, for a parameter those that callers pass."""
+        made = self._module.computations[computation].get(name)
+        if made is None:
+            return
+        if made.opcode != "parameter" or computation == self._module.entry:
+            yield computation, made
+            return
+        for outer, call in self._callers[computation]:
+            number = int(made.operands[0])
+            if call.opcode != "while" and number < len(call.operands):
+                yield from self._makers(outer, call.operands[number])
 
     def sliced(self, value: Value, depth: int = 6) -> bool:
         """Returns whether of a value each user takes a slice alone, by the device's number."""
@@ -202,13 +237,14 @@ class Flow:
             return self.sliced(Value(value.computation, user.name), depth)
         if user.opcode not in ("fusion", "call"):
             return False
-        passed = {str(n) for n, name in enumerate(user.operands) if name == value.name}
         return all(
-            self.sliced(Value(name, one.name), depth)
-            for name in _inside(user)
-            for one in self._module.computations[name].values()
-            if one.opcode == "parameter" and one.operands[0] in passed
+            self.sliced(Value(computation, name), depth)
+            for computation, name in self._parameters(user, value.name)
         )
+
+    def callers(self, computation: str) -> list[Instruction]:
+        """Returns the instructions that run a computation."""
+        return [call for _, call in self._callers[computation]]
 
     def users(self, value: Value) -> list[Instruction]:
         """Returns the instructions that use a value."""
