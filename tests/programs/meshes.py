@@ -73,7 +73,7 @@ def trained(mesh: Mesh, spec: dict[str, P], loss: Callable[..., Any] = mlp_loss)
         return (optax.apply_updates(params, updates), moments), value
 
     state = jax.eval_shape(lambda p: (p, adam.init(p)), MLP)
-    moments = optax.ScaleByAdamState(count=P(), mu=spec, nu=spec)  # type: ignore[arg-type]
+    moments = optax.ScaleByAdamState(count=P(), mu=spec, nu=spec)
     state = shaped(mesh, (spec, (moments, optax.EmptyState())), state)
     kept = jax.tree.map(lambda a: a.sharding, state)
     fn = jax.jit(step, donate_argnums=0, out_shardings=(kept, NamedSharding(mesh, P())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from tests.programs import meshes
 
 # kind, times, bytes of the operands, bytes sent, axes, shift, asked, purpose, names
 _ALL = ["b1", "b2", "w1", "w2"]
-_FORTH = ("collective-permute", 4, 131_072, 131_072, ["seq"], 1, "program", "activations", [])
-_BACK = (*_FORTH[:5], -1, "program", "activations, backward", [])
-TABLES = {
+_FORTH: tuple[Any, ...] = ("collective-permute", 4, 131_072, 131_072, ["seq"], 1, "program", "activations", [])
+_BACK: tuple[Any, ...] = (*_FORTH[:5], -1, "program", "activations, backward", [])
+TABLES: dict[Callable[[], meshes.Case], list[tuple[Any, ...]]] = {
     meshes.data_parallel: [
         ("all-reduce", 1, 559_172, 978_551, ["data"], None, "xla", "gradients", _ALL),
     ],
