@@ -13,7 +13,17 @@ from tests.programs import meshes
 
 # kind, times, bytes of the operands, bytes sent, axes, shift, asked, purpose, names
 _ALL = ["b1", "b2", "w1", "w2"]
-_FORTH: tuple[Any, ...] = ("collective-permute", 4, 131_072, 131_072, ["seq"], 1, "program", "activations", [])
+_FORTH: tuple[Any, ...] = (
+    "collective-permute",
+    4,
+    131_072,
+    131_072,
+    ["seq"],
+    1,
+    "program",
+    "activations",
+    [],
+)
 _BACK: tuple[Any, ...] = (*_FORTH[:5], -1, "program", "activations, backward", [])
 TABLES: dict[Callable[[], meshes.Case], list[tuple[Any, ...]]] = {
     meshes.data_parallel: [
