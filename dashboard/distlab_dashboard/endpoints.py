@@ -100,7 +100,9 @@ class Metrics(RequestHandler):
     def _figures(run: ServedRun, name: str) -> bytes:
         folds = run.feed.folds
         label = name or folds.columns("header")["name"] or run.name
-        return exposition(families_of_run(folds, run.advice, name=label, live=run.feed.live))
+        return exposition(
+            families_of_run(folds, run.advice, name=label, live=run.feed.live, now_s=run.feed.now_s)
+        )
 
     def _refuse(self, status: int, text: str) -> None:
         self.set_status(status)

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from distlab.advice import Advice
-from distlab.folds import Folds
+from distlab.folds import Folds, pace_of
 from distlab.page.runs_table import RunSummary
 
 Labels = Mapping[str, str]
@@ -46,7 +46,7 @@ def exposition(families: Iterable[Family]) -> bytes:
 
 
 def families_of_run(
-    folds: Folds, advice: Sequence[Advice], *, name: str, live: bool
+    folds: Folds, advice: Sequence[Advice], *, name: str, live: bool, now_s: float | None = None
 ) -> Iterator[Family]:
     """Yields the figures of one run."""
     header = folds.columns("header")
@@ -55,7 +55,7 @@ def families_of_run(
     run = {"run": name}
     about = {**run, "status": status, "host": header["host"], "strategy": header["strategy"]}
     yield "distlab_run_info", "The run, always 1.", [(about, 1)]
-    for metric, text, value in _single(folds, live=live):
+    for metric, text, value in _single(folds, live=live, now_s=now_s):
         yield metric, text, [(run, value)]
     metrics = folds.columns("metrics")
     last = dict(zip(metrics["name"], metrics["last"], strict=True)) | metrics["without_curve"]
@@ -116,7 +116,9 @@ def families_of_folder(runs: Sequence[RunSummary], left_out: int) -> Iterator[Fa
     )
 
 
-def _single(folds: Folds, *, live: bool) -> Iterator[tuple[str, str, float | None]]:
+def _single(
+    folds: Folds, *, live: bool, now_s: float | None
+) -> Iterator[tuple[str, str, float | None]]:
     """Yields the figures of which a run has one each."""
     header, steps = folds.columns("header"), folds.columns("steps")
     batches, programs = folds.columns("batches"), folds.columns("programs")
@@ -124,17 +126,18 @@ def _single(folds: Folds, *, live: bool) -> Iterator[tuple[str, str, float | Non
     since = steps["since_last_s"]
     last_s = None if since is None else header["unix_ns"] / 1e9 + steps["elapsed_s"] - since
     compiled = len(programs["function"]) + programs["rows_left_out"]
-    now = "over the last 2 s before the newest event, 0 when the run has ended."
+    pace = pace_of(steps, now_s)
+    now = "over the last 2 s, 0 when the run is paused, takes no steps or has ended."
     yield from (
         ("distlab_replicas", "Replicas of the newest strategy.", len(header["replicas"])),
         ("distlab_steps_total", "Steps that were dispatched.", steps["steps"]),
         ("distlab_examples_total", "Examples of these steps.", steps["examples"]),
         ("distlab_steps_planned", "Steps that the run is meant to take.", steps["total"]),
-        ("distlab_steps_per_second", f"Steps per second {now}", steps["rate"] if live else 0),
+        ("distlab_steps_per_second", f"Steps per second {now}", pace.rate if live else 0),
         (
             "distlab_examples_per_second",
             f"Examples per second {now}",
-            steps["examples_rate"] if live else 0,
+            pace.examples_rate if live else 0,
         ),
         (
             "distlab_last_step_timestamp_seconds",

@@ -132,6 +132,7 @@ class RunPage:
             caught_up=feed.caught_up,
             read_share=feed.read_share,
             name=run.name,
+            now_s=feed.now_s,
             batch=view.batch,
             dataset=view.dataset,
             advice=run.advice,

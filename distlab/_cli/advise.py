@@ -6,7 +6,7 @@ Example:
   >>> with dl.record("runs/first") as recording:
   ...     recording.log(0, loss=0.5)
   >>> main(["advise", "runs/first"])
-  Nothing to advise: no straggler, no waiting for input, no needless work was found.
+  Advice needs steps, and the run recorded none.
   0
 """
 
@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
     with Run.open(args.folder) as recorded:
         found = recorded.advice()
-    if not found:
+        any_step = recorded.summary()["steps"] or any(recorded.events("closures"))
+    if not found and not any_step:
+        print("Advice needs steps, and the run recorded none.")
+    elif not found:
         print("Nothing to advise: no straggler, no waiting for input, no needless work was found.")
     for number, one in enumerate(found, 1):
         steps = f" (steps {one.steps[0]} to {one.steps[1]})" if one.steps else ""

@@ -26,7 +26,7 @@ from distlab.folds.metrics import MetricColumns, Metrics
 from distlab.folds.placement import PlacementColumns, Placements
 from distlab.folds.programs import ProgramColumns, Programs
 from distlab.folds.reductions import ReductionColumns, Reductions
-from distlab.folds.steps import StepColumns, Steps
+from distlab.folds.steps import Pace, StepColumns, Steps, pace_of
 from distlab.folds.timeline import Timeline, TimelineColumns, window
 from distlab.folds.workers import WorkerColumns, Workers
 
@@ -54,6 +54,7 @@ __all__ = [
     "Loops",
     "MetricColumns",
     "Metrics",
+    "Pace",
     "PlacementColumns",
     "Placements",
     "ProgramColumns",
@@ -67,6 +68,7 @@ __all__ = [
     "WorkerColumns",
     "Workers",
     "compare",
+    "pace_of",
     "part_of_batch",
     "part_of_batches",
     "part_of_captures",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import ClassVar, Final, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
+from distlab.events import DeviceSample, Event, Loop, Metric, Run, RunEnd, Step, StepReady
 from distlab.folds._fold import Clock, Fold
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats
@@ -39,6 +39,7 @@ class StepColumns(TypedDict):
     eta_s: float | None  #: Seconds until `total` at `rate`, or None
     since_last_s: float | None  #: From the newest step to the newest event
     elapsed_s: float  #: Seconds from the run's begin to the newest event
+    paused: bool  #: Whether a controlled loop is paused, and no step came since
 
 
 class Steps(Fold[StepColumns]):
@@ -49,7 +50,7 @@ class Steps(Fold[StepColumns]):
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
-        Run, RunEnd, Step, StepPart, StepReady, Metric, DeviceSample,
+        Run, RunEnd, Step, StepPart, StepReady, Metric, DeviceSample, Loop,
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,6 +70,7 @@ class Steps(Fold[StepColumns]):
         self._first_s = 0.0
         self._last_s = 0.0
         self._now_s = 0.0
+        self._paused = False
 
     def _add(self, event: Event) -> None:
         if isinstance(event, Run):
@@ -81,12 +83,15 @@ class Steps(Fold[StepColumns]):
             self._step(seconds, event)
         elif isinstance(event, StepPart):  # of a further process: the step counts once
             self._count_examples(seconds, event)
+        elif isinstance(event, Loop):
+            self._paused = event.state == "paused"
 
     def _step(self, seconds: float, event: Step) -> None:
         self._cells.of("steps")[self._cells.place(seconds)] += 1
         if not self._count:
             self._first_s = seconds
         self._count += 1
+        self._paused = False
         self._count_examples(seconds, event)
         self._last_s = max(self._last_s, seconds)
 
@@ -144,4 +149,38 @@ class Steps(Fold[StepColumns]):
             "eta_s": left / rate if left is not None and rate else None,
             "since_last_s": self._now_s - self._last_s if self._count else None,
             "elapsed_s": self._now_s,
+            "paused": self._paused,
         }
+
+
+_STALLED_SECONDS: Final = 5.0
+_STALLED_STEPS: Final = 3
+
+
+class Pace(NamedTuple):
+    """The speed of a live run now; rates are per second."""
+
+    rate: float | None
+    examples_rate: float | None
+    eta_s: float | None  # None for a run that takes no steps now
+    idle_s: float | None  # since the newest step
+    elapsed_s: float
+    halted: Literal["", "paused", "stalled"]
+
+
+def pace_of(steps: StepColumns, now_s: float | None = None) -> Pace:
+    """Returns the speed of a live run, `now_s` seconds after its begin; None: at its newest event.
+
+    It is 0 while a loop is paused, and when no step came for 5 s and the time of three steps.
+    """
+    rate, idle_s = steps["rate"], steps["since_last_s"]
+    further_s = max(0.0, (now_s or 0.0) - steps["elapsed_s"])
+    elapsed_s = steps["elapsed_s"] + further_s
+    if idle_s is not None:
+        idle_s += further_s
+    patience_s = max(_STALLED_SECONDS, _STALLED_STEPS / rate if rate else 0.0)
+    if steps["paused"]:
+        return Pace(0.0, 0.0, None, idle_s, elapsed_s, "paused")
+    if idle_s is not None and idle_s > patience_s:
+        return Pace(0.0, 0.0, None, idle_s, elapsed_s, "stalled")
+    return Pace(rate, steps["examples_rate"], steps["eta_s"], idle_s, elapsed_s, "")

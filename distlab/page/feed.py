@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import socket
 import threading
+import time
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -77,6 +79,18 @@ class Feed:
         elapsed = self.folds.columns("steps")["elapsed_s"]
         # Steps of a coordinator's workers may be in other processes.
         return max(elapsed, self.folds.columns("coordination")["now_s"], ended or 0.0)
+
+    @property
+    def now_s(self) -> float | None:
+        """Seconds since a live run of this machine began; None for others, whose clock may differ.
+
+        Where nothing happens, no event has the time.
+        """
+        header = self.folds.columns("header")
+        began_ns = header["time_ns"]
+        if began_ns is None or not self.live or header["host"] != socket.gethostname():
+            return None
+        return (time.monotonic_ns() - began_ns) / 1e9
 
     @property
     def read_share(self) -> float | None:

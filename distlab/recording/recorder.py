@@ -30,6 +30,7 @@ from distlab.events import (
     Event,
     Run,
     RunEnd,
+    Sharding,
     Step,
     sink,
 )
@@ -48,6 +49,8 @@ from distlab.recording.writer import Writer
 from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
+_WORK: Final = {Step, Sharding, Closures}
+"""Kinds of events of which the first one after a recording begins the process's own run again."""
 """The longest wait of a recording's end for a capture that is being read."""
 
 _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
@@ -101,10 +104,14 @@ class RingRecorder:
         self.capturer = Capturer(self._captured)
         self._lock = threading.RLock()
         self._open: list[Announcement] = []
+        self._is_between = False
         self._unannounced: list[Announcement] = []
 
     def emit(self, event: Event) -> None:
         """Appends one event to the ring; the run's own first event goes before."""
+        if self._is_between and type(event) in _WORK:  # no part of the recording that has ended
+            self._is_between = False
+            self._unannounced.append(Announcement(_program_name()))
         if self._unannounced:
             self._announce()
         began = time.perf_counter_ns() if self.overhead.sampling else 0
@@ -166,6 +173,7 @@ class RingRecorder:
             self._unannounced = [a for a in self._unannounced if a.readers]
             self._unannounced.append(opened)
             self._open.append(opened)
+            self._is_between = False
         try:
             if jax_internals.backend_started():
                 self._announce()
@@ -208,6 +216,7 @@ class RingRecorder:
             if opened.writer is not None:
                 opened.writer.close(end)
         self._append(end)
+        self._is_between = not self._open
 
     def _forget(self, opened: Announcement) -> None:
         """Takes a recording out of those that are open."""

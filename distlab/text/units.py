@@ -35,7 +35,9 @@ def count_text(number: float) -> str:
 
 
 def rate_text(per_second: float) -> str:
-    """Returns a rate with three digits, such as `"0.25"`, `"84.1"` or `"6 250"`."""
+    """Returns a rate with three digits, such as `"0"`, `"0.25"`, `"84.1"` or `"6 250"`."""
+    if not per_second:
+        return "0"
     return count_text(per_second) if abs(per_second) >= 999.5 else three_digits(per_second)
 
 

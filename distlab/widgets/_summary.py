@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
-from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns
+from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns, pace_of
 from distlab.folds.placement import is_server
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.cards import lost_text, reduction_rows
 from distlab.page.facts.devices import BUSY_NOTE
-from distlab.page.facts.progress import rate_texts, steps_text
-from distlab.page.facts.run import ending_text, errors_text
+from distlab.page.facts.progress import halt_text, rate_texts, steps_text
+from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain, share_text
 
@@ -102,13 +102,21 @@ class Summary:
 
 
 def summarize(
-    folds: Folds, batch: BatchDetail | None, charts: Sequence[str], wanted: int | None = None
+    folds: Folds,
+    batch: BatchDetail | None,
+    charts: Sequence[str],
+    wanted: int | None = None,
+    *,
+    live: bool = True,
+    now_s: float | None = None,
 ) -> Summary:
-    """Returns the text of a view."""
+    """Returns the text of a view, of a run that goes on `now_s` seconds after its begin."""
     header, steps = folds.columns("header"), folds.columns("steps")
+    live = live and not header["status"]
+    going_on = halt_text(pace_of(steps, now_s)) or ("live" if steps["steps"] else "waiting")
     return Summary(
         name=plain(header["name"]) or "no run yet",
-        status=header["status"] or ("live" if steps["steps"] else "waiting"),
+        status=going_on if live else header["status"] or ENDED_WITHOUT_CLOSING,
         steps=steps_text(steps),
         charts=tuple(charts),
         batch=_batch(batch, folds.columns("batches")),
@@ -116,7 +124,7 @@ def summarize(
         busy=_busy(folds.columns("devices")),
         reductions=_reductions(folds),
         placement=_placement(folds.columns("placement")),
-        rates=rate_texts(steps),
+        rates=rate_texts(steps, live=live, now_s=now_s),
         notes=_notes(folds, batch if "batches" in charts else None, charts, wanted),
     )
 

@@ -18,6 +18,7 @@ from distlab.widgets._notebook import Execution, find_notebook
 if TYPE_CHECKING:
     from distlab.folds import BatchDetail, Folds
     from distlab.widgets._open_views import OpenViews
+    from distlab.widgets._summary import Summary
     from distlab.widgets._view_widget import ViewWidget
 
 _REMEDY: Final = 'another view or run.export("events.jsonl") may hold more of it'
@@ -106,19 +107,33 @@ class View:
 
     def refresh(self, folds: Folds) -> None:
         """Shows new events; its feed calls it."""
-        from distlab.widgets._summary import summarize
-
-        self._summary = summarize(folds, self._shown_batch(folds), self.panes, self._batch)
+        self._summary = self._summarized(folds)
         self._stale = True
         widget = self._widget
         if widget is not None:
             widget.show(self._summary, folds)
 
     def tick(self) -> None:
-        """Shows which loops can be controlled; its feed calls it."""
+        """Shows which loops can be controlled, and that no step comes; its feed calls it."""
         widget = self._widget
         if widget is not None:
             widget.show_loops()
+            summary = self._summarized(self.feed.folds)
+            if summary.status != self._summary.status:
+                self.refresh(self.feed.folds)
+
+    def _summarized(self, folds: Folds) -> Summary:
+        from distlab.widgets._summary import summarize
+
+        feed = self.feed
+        return summarize(
+            folds,
+            self._shown_batch(folds),
+            self.panes,
+            self._batch,
+            live=feed.live,
+            now_s=feed.now_s,
+        )
 
     def settle(self, folds: Folds) -> None:  # noqa: ARG002 - `refresh` has shown them
         """Updates the picture in the notebook; its feed calls it."""

@@ -97,7 +97,7 @@ def test_items_of_lists_are_those_that_the_page_asks_for() -> None:
         time_ns=0, cause="a", subject="b", share=0.5, text="c", remedy="d", page="", steps=[],
         evidence={},
     )  # fmt: skip
-    (found,) = advice_facts([advice])["advice"]
+    (found,) = advice_facts([advice], any_step=True, live=True)["advice"]
     assert parameters("adviceItem", SCRIPT) == found.keys()
     asked = parameters("loopRow", SCRIPT) | names(r"\bloop\.(\w+)", SCRIPTS["loops.js"])
     assert asked == keys(LoopRow)

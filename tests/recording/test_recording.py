@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import distlab as dl
 from distlab.errors import ArgumentValueError, RecordError, ValueShapeError
 from distlab.events import Event, Lost, Metric, RecorderCost, RunEnd, Step, Unknown, sink
 from distlab.events import Run as RunBegin
+from distlab.folds import Folds
 from distlab.profiling.prober import Prober
 from distlab.recording import RingRecorder, Run, make_default, record
 from tests.patience import LIMIT_SECONDS, wait_until
@@ -349,3 +351,23 @@ with dl.record(sys.argv[1]) as run:
     events = events_of(tmp_path)
     assert [event.step for event in events if isinstance(event, Step)] == [0, 1]
     assert isinstance(events[-1], RunEnd)
+
+
+def test_steps_after_a_recording_are_the_process_own(recorder: RingRecorder) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def seen() -> tuple[str, str, int]:
+        folds = Folds()
+        while folds.read(recorder.ring):
+            pass
+        header = folds.columns("header")
+        return header["name"], header["status"], folds.columns("steps")["steps"]
+
+    strategy.run(lambda: jnp.ones(2))
+    own, _, _ = seen()
+    with dl.record(None, name="first"):
+        for _ in range(3):
+            strategy.run(lambda: jnp.ones(2))
+    assert seen() == ("first", "finished", 3)
+    strategy.run(lambda: jnp.ones(2))
+    assert seen() == (own, "", 1)

@@ -193,7 +193,7 @@ def test_a_program_of_epochs_is_paused_stepped_and_stopped(
             if recording.stopped:
                 break
 
-    with dl.record(tmp_path / "run", probe=False) as recording:
+    with dl.record(tmp_path / "run", probe=False, total_steps=10**6) as recording:
         server = served(recording)
         thread = threading.Thread(target=train, daemon=True)
         thread.start()
@@ -209,6 +209,9 @@ def test_a_program_of_epochs_is_paused_stepped_and_stopped(
             # Under the pointer is Pause, as before.
             assert [button.bounding_box() for button in buttons] == places
             assert page.page.locator(".loops b").inner_text() == "fit <b>"
+            for place, text in (("status_text", "paused"), ("rate", "0"), ("rate_note", "paused")):
+                page.wait_for_text(place, text)
+            assert page.text("eta").endswith(" so far")  # no time left
             before = len(done)
             page.page.click(".loops [data-order=step]")
             wait_until(lambda: len(done) == before + 1, "one step")
@@ -221,6 +224,7 @@ def test_a_program_of_epochs_is_paused_stepped_and_stopped(
             assert says.inner_text().startswith("paused")
             page.page.click(".loops [data-order=resume]")
             wait_until(lambda: len(done) > before + 20, "the loop to go on")
+            page.wait_for_text("status_text", "live")
             page.page.click(".loops [data-order=stop]")
             thread.join(LIMIT_SECONDS)
             assert not thread.is_alive()

@@ -46,7 +46,7 @@ PICTURES = {
         [">dense/kernel<", ">8.19\u00a0kB<", ">float32[64, 32] replicated<"],
         "  CPU:0  ",
     ),
-    "steps": (["<img", "examples, lately: ", ">calls<", ">CPU:7<"], "  steps, lately"),
+    "steps": (["<img", "examples, on average: ", ">calls<", ">CPU:7<"], "  steps, on average"),
 }
 
 

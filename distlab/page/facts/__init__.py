@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from distlab.events import Advice
-from distlab.folds import Folds
+from distlab.folds import Folds, pace_of
 from distlab.page.facts.amounts import Facts
 from distlab.page.facts.batch import batch_facts
 from distlab.page.facts.cards import (
@@ -26,7 +26,7 @@ from distlab.page.facts.cards import (
 )
 from distlab.page.facts.devices import device_facts
 from distlab.page.facts.metrics import metric_facts
-from distlab.page.facts.progress import progress_facts
+from distlab.page.facts.progress import halt_text, progress_facts
 from distlab.page.facts.run import run_facts
 from distlab.page.facts.servers import server_facts
 from distlab.page.facts.workers import worker_facts
@@ -52,6 +52,7 @@ def collect(
     caught_up: bool,
     read_share: float | None,
     name: str,
+    now_s: float | None = None,
     batch: int | None,
     dataset: int | None,
     advice: Sequence[Advice],
@@ -59,7 +60,17 @@ def collect(
 ) -> Facts:
     """Returns the facts of a run's page."""
     header = whole.columns("header")
-    run = run_facts(header, live=live, caught_up=caught_up, read_share=read_share, name=name)
+    pace = pace_of(whole.columns("steps"), now_s)
+    run = run_facts(
+        header,
+        live=live,
+        caught_up=caught_up,
+        read_share=read_share,
+        name=name,
+        halted=halt_text(pace),
+    )
+    coordinates = whole.columns("coordination")["strategy"] is not None
+    any_step = whole.columns("steps")["steps"] > 0 or coordinates
     # A moment gone by is shown as it was then: live.
     shown_live = folds is not whole or run["status"] == "live"
     return {
@@ -71,13 +82,18 @@ def collect(
             whole.columns("coordination"),
             len(whole.columns("batches")["number"]),
         ),
-        **progress_facts(folds.columns("steps"), folds.columns("coordination"), live=shown_live),
+        **progress_facts(
+            folds.columns("steps"),
+            folds.columns("coordination"),
+            live=shown_live,
+            now_s=now_s if folds is whole else None,
+        ),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),
         **capture_facts(folds.columns("captures"), whole.columns("workers")),
         **reduction_facts(folds.columns("reductions")),
         **program_facts(folds.columns("programs")),
         **batch_facts(folds.batch(batch, dataset), folds.columns("batches"), dataset, wanted=batch),
-        **advice_facts(advice),
+        **advice_facts(advice, any_step=any_step, live=shown_live),
         **capture_button_facts(capture_state),
     }

@@ -165,9 +165,11 @@ def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: b
 _MOST_ADVICE: Final = 12
 
 
-def advice_facts(advice: Sequence[Advice]) -> Facts:
+def advice_facts(advice: Sequence[Advice], *, any_step: bool, live: bool) -> Facts:
     """Returns the advice as texts."""
+    without = "none" if any_step else "needs steps"
     return {
+        "without_advice": f"{without} so far" if live and any_step else without,
         "advice": [_advice_row(one) for one in advice[:_MOST_ADVICE]],
         "has_advice": bool(advice),
         "no_advice": not advice,

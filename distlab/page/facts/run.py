@@ -9,14 +9,21 @@ from distlab.folds import HeaderColumns
 from distlab.page.facts.amounts import NOTHING, Facts, counted, first_rows
 from distlab.text.units import plain
 
-_STATUS_TEXTS: Final = {"killed": "ended without closing"}
+ENDED_WITHOUT_CLOSING: Final = "ended without closing"
+_STATUS_TEXTS: Final = {"killed": ENDED_WITHOUT_CLOSING}
 _MOST_TROUBLE: Final = 500
 
 
 def run_facts(
-    header: HeaderColumns, *, live: bool, caught_up: bool, read_share: float | None, name: str
+    header: HeaderColumns,
+    *,
+    live: bool,
+    caught_up: bool,
+    read_share: float | None,
+    name: str,
+    halted: str = "",
 ) -> Facts:
-    """Returns the facts of the page's header."""
+    """Returns the facts of the page's header; `halted` is why a live run takes no steps now."""
     devices = header["replicas"] or header["devices"]
     simulated = "simulated " if header["simulated"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())
@@ -25,7 +32,8 @@ def run_facts(
     return {
         "run": plain(header["name"] or name),
         "status": status,
-        "status_text": _status_text(status, read_share),
+        "status_text": (status == "live" and halted) or _status_text(status, read_share),
+        "halted": status == "live" and bool(halted),
         "trouble_title": title,
         "trouble": trouble[:_MOST_TROUBLE],
         "strategy": header["strategy"] or NOTHING,

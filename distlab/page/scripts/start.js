@@ -1,7 +1,7 @@
 // What all parts of the script share. Texts of a run reach the page through textContent,
 // never as markup.
 const AWAY = {
-  status: "away", status_text: "no connection", trouble_title: "No connection",
+  status: "away", halted: false, status_text: "no connection", trouble_title: "No connection",
   trouble: "The page shows what it received last, and keeps trying to reach its server.",
 }
 const START_LIMIT_MS = 30000

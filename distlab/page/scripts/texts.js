@@ -4,7 +4,7 @@ function show() {
   for (const place of all("[data-text]")) setText(place, String(shown[place.dataset.text] ?? "\u2013"))
   for (const place of all("[data-list]")) setItems(place, facts[place.dataset.list] ?? [], textItem)
   for (const place of all("[data-show]")) place.hidden = !shown[place.dataset.show]
-  one(".mark").dataset.status = shown.status
+  one(".mark").dataset.status = shown.halted ? "halted" : shown.status
   for (const link of all("[data-export]")) {
     const wanted = `export/${link.dataset.export}${facts.run_key ? "?" + new URLSearchParams({run: facts.run_key}) : ""}`
     if (link.getAttribute("href") !== wanted) link.setAttribute("href", wanted)
