@@ -36,7 +36,7 @@ values: text errors user_code events devices processes
 context: text errors user_code devices values
 variables: text errors uncopied user_code events devices processes values context
 nest: text errors values variables
-collectives: text errors user_code events devices values context variables
+collectives: text errors user_code events devices processes values context variables
 step: text errors user_code events devices processes values context variables collectives
 observing: text errors user_code events devices values step
 io: text errors values

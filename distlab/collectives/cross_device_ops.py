@@ -18,9 +18,9 @@ import numpy as np
 from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
 from distlab.devices.combining import summing, sums_of_rows
-from distlab.devices.jax_internals import is_ready, moved
+from distlab.devices.jax_internals import is_ready
 from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
-from distlab.devices.pieces import pieces
+from distlab.devices.pieces import moved, pieces
 from distlab.devices.selection import DeviceLike
 from distlab.errors import OptionError, ValueShapeError
 from distlab.text.counts import is_count

@@ -15,8 +15,8 @@ from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.devices import in_flight, jax_internals
-from distlab.devices.interrupts import interruptible
 from distlab.errors import ValueShapeError
+from distlab.processes.boundary import verb
 from distlab.values.checks import (
     as_array,
     require_alive,
@@ -29,7 +29,7 @@ from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
 
 
-@interruptible
+@verb
 def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)

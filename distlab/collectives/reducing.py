@@ -19,10 +19,10 @@ from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.devices import in_flight, jax_internals
-from distlab.devices.interrupts import interruptible
 from distlab.devices.pieces import first_piece
 from distlab.errors import ValueShapeError
 from distlab.events import sink
+from distlab.processes.boundary import verb
 from distlab.text.shown import shown
 from distlab.values.checks import (
     as_array,
@@ -56,7 +56,7 @@ _numbered: dict[int, tuple[weakref.ref[Any], int]] = {}
 """Numbers by which events refer to arrays without keeping them alive, by `id`."""
 
 
-@interruptible
+@verb
 def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
     """Reduces the components of per-replica values. See `Strategy.reduce`."""
     started = time.monotonic_ns()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
@@ -117,7 +116,7 @@ def explain_failures(explain: Callable[[Exception], None]) -> None:
         def call(arrays: Any) -> Any:
             try:
                 return function(arrays)
-            except (jax.errors.JaxRuntimeError, ValueError) as error:
+            except (RuntimeError, ValueError) as error:
                 explain(error)
                 raise
 
@@ -152,16 +151,34 @@ def plain(array: Any) -> Any:
     return getattr(array, "_base_array", array)
 
 
-def compiled_call(compiled: Any) -> Any:
-    """Returns the C++ function that runs a compiled program; None where JAX has none."""
-    call = getattr(compiled, "_call", None)
-    return call if type(call).__name__ == "PjitFunction" else None
+class _Keeping:
+    """An executable whose call copies the arrays of one argument, since an interrupt may end it."""
+
+    def __init__(self, compiled: Any, position: int) -> None:
+        self._call = compiled._executable.call
+        counts = [len(jax.tree.leaves(argument)) for argument in compiled.args_info[0]]
+        self._end = sum(counts) - sum(counts[:position])  # counted from the last array
+        self._count = counts[position]
+
+    def call(self, *arrays: Any) -> Any:
+        """Runs the program; JAX passes its constants before the arguments."""
+        first = len(arrays) - self._end
+        last = first + self._count
+        return self._call(*arrays[:first], *map(with_copies, arrays[first:last]), *arrays[last:])
 
 
-def checks_results() -> bool:
-    """Returns whether JAX looks for NaN or infinity in results, and raises when it finds some."""
-    config: Any = jax.config
-    return bool(config.jax_debug_nans or config.jax_debug_infs)
+def calls_of(compiled: Any, position: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Returns two functions that run a program, in Python and in C++ (in Python if it calls that).
+
+    Python deletes no array of the argument at `position`. C++ does, but where it has to call
+    Python, as for other kinds of arrays than before.
+    """
+    params = compiled._params._replace(executable=_Keeping(compiled, position))
+
+    def keeping(*args: Any) -> Any:
+        return type(compiled).call(params, *args)[0]
+
+    return keeping, compiled._executable.create_cpp_call(params) or keeping
 
 
 configuration: Final[Callable[[], Hashable]] = _config.trace_context
@@ -345,12 +362,6 @@ def placing() -> AbstractContextManager[None]:
     return _config.explicit_device_put_scope()
 
 
-def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
-    """Returns arrays on one device; JAX 0.12 goes by way of the host, which guards would refuse."""
-    with jax.transfer_guard_device_to_host("allow"):
-        return jax.device_put(arrays, device)
-
-
 def put_rows(
     rows: Sequence[Any] | np.ndarray, sharding: NamedSharding, devices: Sequence[jax.Device]
 ) -> jax.Array:
@@ -384,17 +395,3 @@ def free_profiler_after_fork() -> None:
 def start_profile(options: Any) -> Any:
     """Starts a profile in memory; `jax.profiler` only writes profiles to files."""
     return _Session(options)
-
-
-_ONE_EVENT = b"\x0a\x04\x1a\x02\x22\x00"
-"""A serialised `XSpace` that holds one event: a plane, with a line, with the event."""
-
-
-@functools.cache
-def keep_profile_types() -> Iterator[Any]:
-    """Keeps the type of statistics, whose making aborts Python 3.13 where warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        data = jax.profiler.ProfileData.from_serialized_xspace(_ONE_EVENT)
-        events = (event for plane in data.planes for line in plane.lines for event in line.events)
-        return iter(next(events).stats)

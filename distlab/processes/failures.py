@@ -15,7 +15,7 @@ from typing import Final
 import jax
 
 from distlab.devices import in_flight
-from distlab.errors import ClusterError, ProgramOrderError, WorkerError
+from distlab.errors import ClusterError, DonatedError, ProgramOrderError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import LEFT, ProcessGroup
 
@@ -48,14 +48,17 @@ def note(own: ProcessGroup, folder: str, index: int, message: str) -> None:
         own.kv.set(f"{folder}/{index}", message[:_MOST_TEXT])
 
 
-def explain(error: Exception) -> None:
-    """Raises the error of a lost process in the place of one that a collective raised."""
+def explain(error: BaseException) -> None:
+    """Raises the error of a lost worker in the place of one that JAX raised for it.
+
+    The step that fails has given its variables' memory away, so reading them fails, too.
+    """
     own = group.current()
-    if own is not None and _of_collective(error):
+    if own is not None and (_of_collective(error) or (own.failure and _of_memory(error))):
         raise _cause(own, error) from error
 
 
-def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
+def _cause(own: ProcessGroup, error: BaseException) -> WorkerError:
     """Returns what happened to the process for which a collective failed."""
     until = time.monotonic() + _KNOWN_SECONDS
     while own.failure is None:
@@ -83,7 +86,13 @@ def noted(own: ProcessGroup) -> WorkerError | None:
     return None
 
 
-def _of_collective(error: Exception) -> bool:
+def _of_memory(error: BaseException) -> bool:
+    """Returns whether an array has no memory any more; JAX reports it by several types."""
+    deleted = isinstance(error, ValueError | RuntimeError) and "has been deleted" in str(error)
+    return deleted or isinstance(error, DonatedError)
+
+
+def _of_collective(error: BaseException) -> bool:
     """Returns whether JAX reports a failed exchange; it does so by several types."""
     text = str(error).lower()
     if isinstance(error, jax.errors.JaxRuntimeError):
@@ -91,7 +100,7 @@ def _of_collective(error: Exception) -> bool:
     return isinstance(error, ValueError) and "gloo " in text
 
 
-def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> WorkerError:
+def _suspected(own: ProcessGroup, left: Mapping[str, str], error: BaseException) -> WorkerError:
     """Returns the error of the processes that most likely kept a collective from its end."""
     for worker in own.others:
         if str(worker.index) in left:

@@ -11,7 +11,9 @@ count as waiting as a whole, since the wait is part of the operation there.
 
 from __future__ import annotations
 
+import functools
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +22,6 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from distlab.devices import jax_internals
 from distlab.errors import CaptureError
 from distlab.profiling.profile import ANCHOR
 from distlab.profiling.step_work import COLLECTIVE, Operations, Program
@@ -74,13 +75,27 @@ def key_of(device: jax.Device) -> DeviceKey:
     return device.platform.upper(), int(device.local_hardware_id or 0)
 
 
+_ONE_EVENT: Final = b"\x0a\x04\x1a\x02\x22\x00"
+"""A serialised `XSpace` that holds one event: a plane, with a line, with the event."""
+
+
+@functools.cache
+def _keep_types() -> Iterator[Any]:
+    """Keeps the type of statistics, whose making aborts Python 3.13 where warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        data = jax.profiler.ProfileData.from_serialized_xspace(_ONE_EVENT)
+        events = (event for plane in data.planes for line in plane.lines for event in line.events)
+        return iter(next(events).stats)
+
+
 def read_spans(
     profile: bytes, anchor_ns: int, operations: Operations
 ) -> dict[DeviceKey, DeviceSpans]:
     """Reads the activities of each device from a profile."""
     if not profile:
         raise CaptureError("The profiler returned an empty profile. Capture again.")
-    jax_internals.keep_profile_types()
+    _keep_types()
     try:
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(profile).planes)
     except Exception as error:

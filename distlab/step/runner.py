@@ -18,11 +18,11 @@ from distlab.context import modes, scopes
 from distlab.context.collectives import MergingCollectives
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
-from distlab.devices import in_flight, interrupts, jax_internals
+from distlab.devices import in_flight, jax_internals
 from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError
 from distlab.events import numbering, sink
-from distlab.processes import failures
+from distlab.processes import boundary
 from distlab.step.arguments import in_place, in_use
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.conversion import converted
@@ -77,9 +77,13 @@ def run(
                 result = _run_eagerly(host, place, call, called)
         return result if call.taken is None else call.taken.updated(result)
     except BaseException as error:
+        try:
+            boundary.settle(error)
+        except Exception as cause:
+            _report(cause)
+            raise
         if isinstance(error, Exception):
             _report(error)
-        interrupts.settle(error)
         raise
     finally:
         if use is not None and in_use.present.pop(use, False):
@@ -117,25 +121,21 @@ def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) ->
 
 def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -> Any:
     """Runs as one compiled program."""
+    programs = place.programs.of(call.fn)
+    staged = call.traced or (jax_internals.being_transformed() and jax_internals.being_staged())
+    program = None if staged else programs.get(call.key)
+    if program is None or program.captured is not None:
+        call, program = _program(host, programs, call)
+    if staged or program.spmd.outside:
+        keep(programs, call.key, program)
+        return program.inline(call.leaves)
+    fresh = program.compiled is None
     try:
-        programs = place.programs.of(call.fn)
-        staged = call.traced or (jax_internals.being_transformed() and jax_internals.being_staged())
-        program = None if staged else programs.get(call.key)
-        if program is None or program.captured is not None:
-            call, program = _program(host, programs, call)
-        if staged or program.spmd.outside:
-            keep(programs, call.key, program)
-            return program.inline(call.leaves)
+        result, marker = program(call.leaves)
+    except NotWholeError:
+        call, program = _program(host, programs, call)
         fresh = program.compiled is None
-        try:
-            result, marker = program(call.leaves)
-        except NotWholeError:
-            call, program = _program(host, programs, call)
-            fresh = program.compiled is None
-            result, marker = program(call.leaves)
-    except Exception as error:
-        failures.explain(error)
-        raise
+        result, marker = program(call.leaves)
     if program.arguments.has_texts:
         result = program.arguments.with_texts(result, call.args, call.kwargs)
     recorder = sink.in_force or sink.recorder()

@@ -17,7 +17,6 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
 from distlab.devices import in_flight
-from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.requirements import require_not_staged
@@ -27,6 +26,7 @@ from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.processes import group
+from distlab.processes.boundary import verb
 from distlab.step import runner
 from distlab.step.functions.holders import is_equinox_module, require_no_state_holder
 from distlab.step.functions.identity import is_static
@@ -332,7 +332,7 @@ class Strategy(Uncopied, ABC):
         del variable
         return nullcontext()
 
-    @interruptible
+    @verb
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
     ) -> Any:

@@ -19,7 +19,6 @@ from distlab.context.communication import require_options
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
 from distlab.devices import in_flight, selection
-from distlab.devices.interrupts import interruptible
 from distlab.devices.requirements import require_not_staged
 from distlab.errors import (
     ContextError,
@@ -27,6 +26,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.processes import group
+from distlab.processes.boundary import verb
 from distlab.step.programs.results import regroup, select, to_device
 from distlab.text.shown import shown
 from distlab.values.checks import (
@@ -159,7 +159,7 @@ class StrategyExtended:
         """
         return self._strategy.run(fn, args=args, kwargs=kwargs)
 
-    @interruptible
+    @verb
     def update(
         self,
         var: Variable,
@@ -349,7 +349,7 @@ class StrategyExtended:
         del var_list
         return self.parameter_devices
 
-    @interruptible
+    @verb
     def reduce_to(
         self, reduce_op: ReduceOp | str, value: Any, destinations: Any, options: Any = None
     ) -> Any:

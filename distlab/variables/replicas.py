@@ -13,7 +13,7 @@ from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.devices import in_flight
 from distlab.devices.combining import all_rows
-from distlab.devices.jax_internals import moved
+from distlab.devices.pieces import moved
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.checks import require_components

@@ -20,6 +20,7 @@ from distlab.devices.jax_internals import plain, with_copies
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import DonatedError
+from distlab.processes import group
 from distlab.text.shown import shown
 
 giving: Final = threading.RLock()
@@ -161,12 +162,19 @@ class Storage:
         return array, array is not self._array
 
     def give(self, *, keep: bool) -> jax.Array:
-        """Returns an array of the value that a program may overwrite; call it in `giving`."""
+        """Returns an array of the value that a program may overwrite; call it in `giving`.
+
+        With `keep`, the program leaves what it is given, which is the value itself.
+        """
         self._settle()
         self._require_alive()
-        if keep or not self._own:
+        if keep:
+            return self._array
+        if not self._own:
             return with_copies(self._array)
-        return with_copies(self._array, 1) if self._first_read else self._array
+        given = with_copies(self._array, 1) if self._first_read else self._array
+        self._first_read = True  # until `adopt`: a program that fails may have taken it over
+        return given
 
     def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
         """Announces the outputs of a program, found where an interrupt comes before `adopt`."""
@@ -186,6 +194,9 @@ class Storage:
             return  # nobody else has it
         array = self._array
         if array.is_deleted():
+            processes = group.current()
+            if processes is not None:
+                processes.check()  # the step that took it over failed with a lost worker
             raise DonatedError(
                 f"The value of {self.name} was deleted, or donated to another function, so it "
                 f"can't be used: {shown(array)}. Pass a copy to a function that takes over its "

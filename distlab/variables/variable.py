@@ -25,7 +25,6 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
-from distlab.devices.interrupts import interruptible
 from distlab.devices.requirements import require_no_callback, require_not_staged
 from distlab.errors import (
     ArgumentTypeError,
@@ -34,6 +33,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.events import sink
+from distlab.processes.boundary import verb
 from distlab.text.shown import shown
 from distlab.uncopied import Uncopied
 from distlab.user_code import calling_line
@@ -173,6 +173,8 @@ class Variable(VariableVerbs, Uncopied):
                 "distlab.Variable(lambda: jnp.zeros(3))."
             )
         array = as_value(value, dtype, self.name)
+        if array.aval.weak_type:  # what steps and assignments store is not
+            array = array.astype(array.dtype)
         plain = strategy.keeps_one_copy and strategy.num_replicas_in_sync == 1
         on_read = synchronization is VariableSynchronization.ON_READ
         mean = aggregation is VariableAggregation.MEAN
@@ -253,7 +255,7 @@ class Variable(VariableVerbs, Uncopied):
 
     # ---- assigning
 
-    @interruptible
+    @verb
     def _update(self, operand: Any, verb: str) -> Variable:
         in_flight.require_not_forked()
         self.require_own_strategy(verb)

@@ -54,7 +54,7 @@ PRIVATE_PARTS = {
         "global_state.preemption_sync_manager",
     ],
     "jax._src.interpreters.partial_eval": ["DynamicJaxprTrace"],
-    "jax._src.interpreters.pxla": ["batched_device_put"],
+    "jax._src.interpreters.pxla": ["MeshExecutable.create_cpp_call", "batched_device_put"],
     "jax._src.lax.parallel": ["_psum"],
     "jax._src.profiler": ["_profile_state.lock"],
     "jax._src.xla_bridge": ["backends_are_initialized"],
@@ -195,6 +195,21 @@ def test_the_profiler_is_reserved_and_given_back(tmp_path: Any) -> None:
             assert again is False
     with jax.profiler.trace(str(tmp_path)), jax_internals.profiler_reserved() as free:
         assert free is False
+
+
+def test_a_program_keeps_an_argument_where_jax_runs_python() -> None:
+    keeps, gives, x = (jax.device_put(np.full(3, n, np.float32), _rows()) for n in range(3))
+    program = jax.jit(lambda x, keeps, gives: [x + 1, keeps + 1, gives + 1], donate_argnums=(1, 2))
+    keeping, fast = jax_internals.calls_of(program.lower(x, keeps, gives).compile(), 1)
+    known: Any = jax_internals.cache_size(fast)
+    assert known() == 0
+    _, kept, given = fast(x, keeps, gives)
+    assert (keeps.is_deleted(), gives.is_deleted(), known()) == (False, True, 1)
+    keeping(x, kept, given)
+    assert (kept.is_deleted(), given.is_deleted()) == (False, True)
+    results = fast(x, kept, jnp.copy(kept))  # of C++ alone
+    assert (kept.is_deleted(), known()) == (True, 1)
+    np.testing.assert_array_equal(results, np.array([[3] * 3, [2] * 3, [2] * 3]))
 
 
 def test_an_error_of_awaited_arrays_is_explained(

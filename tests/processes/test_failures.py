@@ -23,15 +23,26 @@ strategy = dl.MultiWorkerMirroredStrategy(
 )
 processes = group.current()
 kept = {"steps": 0}
+with strategy.scope():
+    seen = dl.Variable(jnp.zeros(3), aggregation=dl.VariableAggregation.MEAN)
+
+value = strategy.replicate(jnp.ones(3))
 
 def step(x):
+    seen.assign_add(x)
     return dl.get_replica_context().all_reduce("SUM", x)
 
 def train(steps):
     for _ in range(steps):
         total = strategy.run(step, args=(jnp.ones(3),))
-        kept["loss"] = float(np.asarray(strategy.experimental_local_results(total)[0])[0])
+        kept["loss"] = float(strategy.reduce("MEAN", total, axis=None)[0])
         kept["steps"] += 1
+
+def worker_in(work):
+    try:
+        work()
+    except dl.errors.WorkerError as error:
+        return error.worker
 
 def train_until_error():
     began = time.monotonic()
@@ -42,6 +53,14 @@ def train_until_error():
         show("seconds", time.monotonic() - began)
         show("kept", kept)
         show("local", float(jnp.ones(5).sum()))
+        again = [
+            lambda: strategy.run(step, args=(value,)),
+            lambda: strategy.reduce("SUM", value, axis=None),
+            lambda: strategy.gather(value, axis=0),
+            lambda: strategy.extended.batch_reduce_to("SUM", [(value, seen)]),
+        ]
+        show("again", [worker_in(work) for work in again])
+        show("restored", float(seen.assign(jnp.ones(3)).numpy().sum()))
 """
 
 
@@ -55,6 +74,8 @@ def assert_named(outcome: Outcome, worker: str, message: str, replicas: int = 2)
     assert outcome.shown["seconds"] < ERROR_WITHIN_S
     assert outcome.shown["kept"] == {"steps": 3, "loss": float(replicas)}
     assert outcome.shown["local"] == 5.0  # the devices of the process still work
+    assert outcome.shown["again"] == [worker] * 4
+    assert outcome.shown["restored"] == 3.0
     assert outcome.code == 0  # and it ends by itself
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
+from distlab.devices import jax_internals
 from distlab.errors import DonatedError
 from distlab.variables.storage import Storage
 
@@ -321,6 +322,32 @@ def test_an_interrupted_loop_leaves_variables_at_one_step() -> None:
         assert float(large.numpy()[0]) == float(other.numpy()[0]) == steps
     assert interrupts > 0
     assert steps > 2
+
+
+@pytest.mark.parametrize("warm", [0, 1, 3])
+def test_an_interrupt_in_python_code_of_jax_loses_nothing(
+    warm: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = _strategy(2)
+    v, w = _variable(strategy), _variable(strategy, 1.0)
+    step = _adds_one(v, w)
+    for _ in range(warm):
+        strategy.run(step)
+    internals: Any = jax_internals
+    executed = internals._pxla.ExecuteReplicated
+    call = executed.__call__
+
+    def interrupted(self: Any, *arrays: Any) -> Any:
+        call(self, *arrays)
+        raise _Interrupt
+
+    jax.clear_caches()  # of which one spares JAX its Python code
+    with monkeypatch.context() as patch:
+        patch.setattr(executed, "__call__", interrupted)
+        with pytest.raises(_Interrupt):
+            strategy.run(step)
+    strategy.run(step)
+    assert (float(v.numpy()[0]), float(w.numpy()[-1])) == (warm + 1.0, warm + 2.0)
 
 
 def test_another_thread_can_read_while_steps_run() -> None:

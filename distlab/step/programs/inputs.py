@@ -136,6 +136,12 @@ class ProgramInputs:
             for array, leaf in zip(arrays, self._dynamic, strict=True)
         ]
 
+    def are_placed(self, arrays: list[Any]) -> bool:
+        """Returns whether all arrays are where the program was compiled for."""
+        places = {"whole": self._mesh.whole, "split": self._mesh.split}
+        pairs = zip(arrays, self._dynamic, strict=True)
+        return all(a.sharding.is_equivalent_to(places[leaf.role], a.ndim) for a, leaf in pairs)
+
     def _on_all(self, array: Any, leaf: Leaf) -> jax.Array:
         """Puts an array on each device; of several workers, each puts its own."""
         if not self._mesh.shared:

@@ -74,7 +74,9 @@ class Program:
         )
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
-        self._call: Callable[..., list[jax.Array]] | None = None
+        self._keeping: Any = None  # runs the program, and leaves the variables' arrays
+        self._call: Any = None  # the same, but takes them over where it is C++ alone
+        self._known: Callable[[], int] = int  # counts the kinds of arrays for which it is
         self._marker: int | None = None  # the output that is awaited as the step's end
         self._marker_is_a_key = False
         # An output that marks the step's end is needed where all others may be given away, as
@@ -199,7 +201,10 @@ class Program:
                 *inputs.examples(), *inputs.by_donation(arrays)
             )
         compiling = time.monotonic_ns()
-        self.compiled = lowered.compile()
+        self.compiled = self._keeping = self._call = lowered.compile()
+        if not self.spmd.parted:
+            self._keeping, self._call = jax_internals.calls_of(self.compiled, 1)
+            self._known = jax_internals.cache_size(self._call) or int
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         selection.give_back_memory()
@@ -220,7 +225,9 @@ class Program:
         inputs = self.inputs
         try:
             return self._run(inputs.by_donation(arrays) if inputs.donates else (arrays, []))
-        except ValueError:  # an array is not where the program was compiled for
+        except ValueError:
+            if inputs.are_placed(arrays):
+                raise
             return self._run(inputs.by_donation(inputs.on_mesh(arrays)))
         except jax_internals.FoundNotFinite as error:
             raise FloatingPointError(
@@ -231,13 +238,15 @@ class Program:
 
     def _run(self, arrays: tuple[list[Any], list[Any]]) -> list[jax.Array]:
         # What is given away is lost where the step ran and JAX raises nevertheless: when it looks
-        # for NaN, and in the first call, which is Python code that may be interrupted.
+        # for NaN, and in Python code, which may be interrupted.
         agreement = self.spmd.agreement
         if agreement is not None and agreement.looked_at != storage.changes.last:
             agreement.confirm()
-        call = self._call or self.compiled
-        keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
+        config: Any = jax.config
+        checks = self.inputs.gives and (config.jax_debug_nans or config.jax_debug_infs)
+        keep = checks or not self._known()
         values = self.inputs.values(keep=keep) if self.spmd.read else ([], [])
+        call = self._keeping if checks else self._call
         ran: list[list[jax.Array]] = []
         for stored, position in self._written:
             stored.expect(ran, position)
@@ -250,10 +259,8 @@ class Program:
             server_traffic.note_step(self.spmd.read, self.spmd.written)
         if self._changes is not None:
             self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
-        if self._call is None:
-            self._call = jax_internals.compiled_call(self.compiled)
-            if self._mesh.shared:
-                connections.settle(outputs)
+        if keep and self._mesh.shared:
+            connections.settle(outputs)
         outputs = outputs[self._taken :]
         if self.results is not None:
             self.results.take(outputs)

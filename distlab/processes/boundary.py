@@ -1,4 +1,4 @@
-"""Verbs that can be called again after an interrupt of JAX."""
+"""The boundary of verbs that call JAX: its errors leave with their cause, its caches whole."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from distlab.processes import failures
 from distlab.text.shown import shown_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Returns `verb`, which calls JAX, such that it can be called again after an interrupt.
+def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Returns a function that calls JAX, such that its errors pass `settle`."""
 
-    An interrupt while JAX (before 0.11.2) fills a cache leaves an entry unfinished, at which the
-    next call raises RecursionError, and another thread never returns: so caches are emptied.
-    """
-
-    @functools.wraps(verb)
+    @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            return verb(*args, **kwargs)
+            return function(*args, **kwargs)
         except BaseException as error:
             settle(error)
             raise
@@ -33,13 +30,18 @@ def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def settle(error: BaseException) -> None:
-    """Empties JAX's caches after an interrupt of JAX; raises one that JAX has hidden."""
+    """Raises the lost worker, or the interrupt, of which JAX made another error.
+
+    An interrupt while JAX (before 0.11.2) fills a cache leaves an entry unfinished, at which the
+    next call raises RecursionError, and another thread never returns: so caches are emptied.
+    """
     interrupt = _interrupt_in(error)
     unfinished = isinstance(error, RecursionError) and "Recursively calling <" in str(error)
     if interrupt is not None or unfinished or isinstance(error, KeyboardInterrupt):
         jax.clear_caches()
     if interrupt is not None:
         raise interrupt from None
+    failures.explain(error)
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
