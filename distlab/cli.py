@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import metadata
 
-from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, server
+from distlab._cli import advise, compare, dashboard, demo, doctor, export, launch, runs, server
 from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 from distlab.text.printable import printable
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
-    for command in (demo, launch, server, dashboard, runs, advise, export, doctor):
+    for command in (demo, launch, server, dashboard, runs, compare, advise, export, doctor):
         command.add_to(commands)
     return parser
 

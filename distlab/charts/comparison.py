@@ -1,4 +1,4 @@
-"""Two runs side by side: their losses by step, and their speeds."""
+"""Runs side by side: their losses by step, and their speeds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from distlab.text.units import (
     value_text,
 )
 
-_COLOURS = (colour(0), colour(1))
-_DASHES = ("solid", "dashed")
+_DASHES = ("solid", "dashed", "dotted", "dotdash")
 _NOTE_X, _NOTE_BELOW_TOP = 120, 136
 """Pixels: right of the steep begin of a loss, and below title and legend."""
 
@@ -31,7 +30,7 @@ _NO_RATES = "Rates show when both runs have taken some steps."
 
 
 class RunComparison:
-    """Two runs: one metric by step, and steps and examples a second.
+    """Runs: one metric by step, and steps and examples a second.
 
     Attributes:
       root: The figures, one below the other.
@@ -84,16 +83,20 @@ class RunComparison:
         if columns is None:
             return
         names = [plain(name, 32) for name in columns["name"]]
-        both = {"color": list(_COLOURS), "dash": list(_DASHES)}
+        numbers = range(len(names))
+        looks = {
+            "color": [colour(number) for number in numbers],
+            "dash": [_DASHES[number % len(_DASHES)] for number in numbers],
+        }
         labels = [
             f"{name}: {plain(metric, 24)}" if metric else name
             for name, metric in zip(names, columns["metric"], strict=True)
         ]
         values = [fig.finite(one) for one in columns["value"]]
-        self.source.data = {"name": labels, "step": columns["step"], "value": values, **both}
+        self.source.data = {"name": labels, "step": columns["step"], "value": values, **looks}
         self.rates.data = {
             "name": names, "time": columns["time_s"], "steps": columns["steps_per_s"],
-            "examples": columns["examples_per_s"], **both,
+            "examples": columns["examples_per_s"], **looks,
         }  # fmt: skip
         self._show_largest(columns)
 
@@ -106,7 +109,7 @@ class RunComparison:
         if columns["largest"] is not None:
             step, first, second = columns["largest"]
             self._largest.data = {"step": [step], "a": [first], "b": [second]}
-            about = "" if all(columns["complete"]) else " (of means of neighbours)"
+            about = "" if all(columns["complete"][:2]) else " (of means of neighbours)"
             text = (
                 f"largest difference{about}: {value_text(abs(second - first))} at step "
                 f"{count_text(step)}, {value_text(first)} and {value_text(second)}"

@@ -182,6 +182,7 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
       clock_offset_ns: Nanoseconds to add to its clock to get that of process 0; events of the
         kind `clock_offset` have newer ones.
       clock_error_ns: The largest error of this offset; 0 where both read one clock.
+      config: Settings that the program stated, by name; of a nest as `model.layers`.
     """
 
     STANDING = True
@@ -200,6 +201,7 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
     generation: int = 0
     clock_offset_ns: int = 0
     clock_error_ns: int = 0
+    config: dict[str, str | int | float | bool | None] = {}
 
 
 class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):

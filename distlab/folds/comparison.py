@@ -1,4 +1,4 @@
-"""Two runs side by side, aligned by step."""
+"""Runs side by side, aligned by step."""
 
 from __future__ import annotations
 
@@ -19,36 +19,33 @@ _Curve = tuple[Floats, Floats]
 
 
 class ComparisonColumns(TypedDict):
-    """Two runs side by side; lists have one entry for each run unless stated otherwise."""
+    """Runs side by side; lists have one entry for each run unless stated otherwise."""
 
     name: list[str]
-    metric: list[str]  #: The first loss of both runs, else each run's own first
+    metric: list[str]  #: The first loss of all runs, else each run's own first
     step: list[Floats]
     value: list[Floats]
     complete: list[bool]  #: Whether each curve has every logged value, none of them a mean
     time_s: list[Floats]
     steps_per_s: list[Floats]
     examples_per_s: list[Floats]
-    largest: tuple[float, float, float] | None  #: Step and values where they differ most
-    setting: list[str]  #: Names of the settings of both runs
-    setting_a: list[str]  #: The first run's settings as text, empty when not known
-    setting_b: list[str]
-    what: list[str]  #: Names of the lines of a table; here and below one entry for each line
+    largest: tuple[float, float, float] | None  #: Step and values where the first two differ most
+    setting: list[str]  #: Names of the settings of all runs
+    settings: list[list[str]]  #: Each run's settings as text, empty when not known
+    what: list[str]  #: Names of the lines of a table
     unit: list[Unit]
-    a: list[float | None]  #: The first run's numbers, None when unknown
-    b: list[float | None]
+    numbers: list[list[float | None]]  #: Each run's numbers, one for each line, None when unknown
 
 
-def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> ComparisonColumns:
-    """Compares two runs.
+def compare(*runs: Folds, names: Sequence[str] = ()) -> ComparisonColumns:
+    """Compares runs.
 
     Args:
-      first: The folds of one run.
-      second: The folds of the other run.
-      names: Names to show; an empty one stands for the run's own name.
+      *runs: The folds of two runs or more.
+      names: Names to show, one for each run; an empty one stands for the run's own name.
 
     Returns:
-      Both runs' curves and rates, and a table of their numbers.
+      The runs' curves and rates, and tables of their settings and numbers.
 
     Example:
       >>> from distlab.events import Metric
@@ -57,20 +54,19 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
       >>> for folds, slope in ((first, 1.0), (second, 2.0)):
       ...     folds.add([Metric(time_ns=0, step=step, values={"loss": 9 - slope * step})
       ...                for step in range(4)])
-      >>> columns = compare(first, second, ("slow", "fast"))
+      >>> columns = compare(first, second, names=("slow", "fast"))
       >>> columns["metric"], columns["largest"]  # step, and both runs' losses there
       (['loss', 'loss'], (3.0, 6.0, 3.0))
     """
-    runs = [first, second]
     metrics = [run.columns("metrics") for run in runs]
     rates = [run.columns("steps") for run in runs]
-    chosen = _chosen(metrics[0]["name"], metrics[1]["name"])
+    chosen = _chosen([one["name"] for one in metrics])
     places = [
         one["name"].index(name) if name else None for one, name in zip(metrics, chosen, strict=True)
     ]
     curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
-    first_settings, second_settings = _settings(first), _settings(second)
-    names_of_settings = list({**first_settings, **second_settings})
+    settings = [_settings(run) for run in runs]
+    setting = list(dict.fromkeys(name for one in settings for name in one))
     lines = [_lines(run, place) for run, place in zip(runs, places, strict=True)]
     return {
         "name": _names(runs, names),
@@ -84,34 +80,33 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         "time_s": [one["time_s"] for one in rates],
         "steps_per_s": [one["steps_per_s"] for one in rates],
         "examples_per_s": [one["examples_per_s"] for one in rates],
-        "largest": _largest(*curves),
-        "setting": names_of_settings,
-        "setting_a": [first_settings.get(name, "") for name in names_of_settings],
-        "setting_b": [second_settings.get(name, "") for name in names_of_settings],
+        "largest": _largest(*curves[:2]),
+        "setting": setting,
+        "settings": [[one.get(name, "") for name in setting] for one in settings],
         "what": [what for what, _ in lines[0]],
         "unit": [unit for _, unit in lines[0]],
-        "a": list(lines[0].values()),
-        "b": list(lines[1].values()),
+        "numbers": [list(one.values()) for one in lines],
     }
 
 
-def _names(runs: list[Folds], names: tuple[str, str]) -> list[str]:
-    first, second = (
-        given or run.columns("header")["name"] or f"run {number}"
-        for number, (run, given) in enumerate(zip(runs, names, strict=True), 1)
-    )
-    return [f"{first} (1)", f"{second} (2)"] if first == second else [first, second]
-
-
-def _chosen(first: list[str], second: list[str]) -> list[str]:
-    both = [name for name in first if name in second]
-    shared = next(filter(is_loss, by_interest(both)), "")
-    if shared:
-        return [shared, shared]
-    return [
-        next(filter(is_loss, by_interest(names)), names[0] if names else "")
-        for names in (first, second)
+def _names(runs: Sequence[Folds], names: Sequence[str]) -> list[str]:
+    given = [*names, *[""] * (len(runs) - len(names))]
+    found = [
+        name or run.columns("header")["name"] or f"run {number}"
+        for number, (run, name) in enumerate(zip(runs, given, strict=True), 1)
     ]
+    return [
+        f"{name} ({number})" if found.count(name) > 1 else name
+        for number, name in enumerate(found, 1)
+    ]
+
+
+def _chosen(runs: Sequence[list[str]]) -> list[str]:
+    every = [name for name in runs[0] if all(name in names for names in runs)]
+    shared = next(filter(is_loss, by_interest(every)), "")
+    if shared:
+        return [shared] * len(runs)
+    return [next(filter(is_loss, by_interest(names)), names[0] if names else "") for names in runs]
 
 
 def _curve(metrics: MetricColumns, place: int | None) -> _Curve:
@@ -186,6 +181,7 @@ def _settings(run: Folds) -> dict[str, str]:
     variables = len(placement["name"])
     one_copy = bytes_text(int(placement["bytes"].max(axis=1).sum())) if variables else ""
     return {
+        **{name: _setting_text(value) for name, value in header["config"].items()},
         "strategy": header["strategy"],
         "devices": f"{count_text(devices)} {simulated}{kind}" if devices else "",
         "examples in a full batch": count_text(int(sizes.max())) if len(sizes) else "",
@@ -196,6 +192,10 @@ def _settings(run: Folds) -> dict[str, str]:
         "machine": header["host"],
         **header["versions"],
     }
+
+
+def _setting_text(value: str | float | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ class HeaderColumns(TypedDict):
     unix_ns: int  #: The wall clock when the run began, in nanoseconds since 1970
     time_ns: int | None  #: The monotonic time when the run began, None before the `Run` event
     versions: dict[str, str]  #: Package names to versions
+    config: dict[str, str | int | float | bool | None]  #: Settings that the program stated
     devices: list[str]
     simulated: bool  #: Whether they are CPU devices that share one machine's cores
     strategy: str  #: Class name of the newest strategy, empty before the first
@@ -78,6 +79,7 @@ class Header(Fold[HeaderColumns]):
             "unix_ns": run.unix_ns if run else 0,
             "time_ns": run.time_ns if run else None,
             "versions": dict(run.versions) if run else {},
+            "config": dict(run.config) if run else {},
             "devices": [device.name for device in devices],
             "simulated": any(device.simulated for device in devices),
             "strategy": strategy.name if strategy else "",

@@ -136,7 +136,7 @@ class Board:
         """Shows two runs side by side, when one of them changed."""
         versions = [tuple(run.version(name) for name in run.names) for run in runs]
         if self._is_new("two_runs", versions):
-            columns = compare(*runs, names)
+            columns = compare(*runs, names=names)
             self._chart("two_runs").update(columns)
             self.set_rows("settings", comparison_tables.setting_rows(columns))
             self.set_rows("numbers", comparison_tables.number_rows(columns))

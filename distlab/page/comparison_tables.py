@@ -1,4 +1,4 @@
-"""The tables that compare two runs: their configurations, and their numbers."""
+"""The tables that compare runs: their configurations, and their numbers."""
 
 from __future__ import annotations
 
@@ -33,28 +33,45 @@ _WRITERS: Final[Mapping[Unit, Callable[[float], str]]] = {
 
 
 def setting_rows(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the table of configurations as text, those that differ first."""
-    rows = sorted(
-        zip(columns["setting"], columns["setting_a"], columns["setting_b"], strict=True),
-        key=lambda row: row[1] == row[2],
-    )
+    """Returns the table of two runs' configurations as text, those that differ first."""
+    rows = setting_lines(columns)
     return {
-        "what": [plain(what, 40) for what, _, _ in rows],
-        "a": [plain(first, 120) or _NOT_KNOWN for _, first, _ in rows],
-        "b": [plain(second, 120) or _NOT_KNOWN for _, _, second in rows],
-        "differs": ["same" if first == second else "differs" for _, first, second in rows],
+        "what": [what for what, _, _ in rows],
+        "a": [texts[0] for _, texts, _ in rows],
+        "b": [texts[1] for _, texts, _ in rows],
+        "differs": ["differs" if differs else "same" for *_, differs in rows],
     }
+
+
+def setting_lines(columns: ComparisonColumns) -> list[tuple[str, list[str], bool]]:
+    """Returns each setting with its texts, one for each run, and whether they differ."""
+    rows = [
+        (
+            plain(what, 40),
+            [plain(text, 120) or _NOT_KNOWN for text in texts],
+            len(set(texts)) > 1,
+        )
+        for what, *texts in zip(columns["setting"], *columns["settings"], strict=True)
+    ]
+    return sorted(rows, key=lambda row: not row[2])
 
 
 def number_rows(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the table of numbers as text."""
-    pairs = list(zip(columns["unit"], columns["a"], columns["b"], strict=True))
+    """Returns the table of two runs' numbers as text."""
+    lines = number_lines(columns)
+    first, second = columns["numbers"][:2]
     return {
-        "what": list(columns["what"]),
-        "a": [_text(unit, first) for unit, first, _ in pairs],
-        "b": [_text(unit, second) for unit, _, second in pairs],
-        "ratio": [ratio_text(first, second) for _, first, second in pairs],
+        "what": [what for what, _ in lines],
+        "a": [texts[0] for _, texts in lines],
+        "b": [texts[1] for _, texts in lines],
+        "ratio": [ratio_text(*pair) for pair in zip(first, second, strict=True)],
     }
+
+
+def number_lines(columns: ComparisonColumns) -> list[tuple[str, list[str]]]:
+    """Returns each number's name with its texts, one for each run."""
+    rows = zip(columns["what"], columns["unit"], *columns["numbers"], strict=True)
+    return [(what, [_text(unit, number) for number in numbers]) for what, unit, *numbers in rows]
 
 
 def ratio_text(first: float | None, second: float | None) -> str:

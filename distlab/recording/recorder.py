@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from distlab.profiling.watcher import Watcher
 from distlab.programs.contents import read_program, read_programs
 from distlab.recording.agreed_steps import agreed_steps
 from distlab.recording.clocks import Clock, ClockWatch
+from distlab.recording.config import Setting
 from distlab.recording.logger_thread import LoggerThread, close_all
 from distlab.recording.metrics import Metrics
 from distlab.recording.overhead import Overhead
@@ -65,6 +66,7 @@ class Announcement:
 
     name: str
     total_steps: int | None = None
+    config: Mapping[str, Setting] = field(default_factory=dict)
     writer: Writer | None = None
     loggers: Sequence[LoggerThread] = ()
     cursor: int = 0
@@ -251,7 +253,7 @@ class RingRecorder:
             for one in due:
                 participant = one.participant or present()
                 self.ring.process = participant.index
-                run = _run_event(one.name, one.total_steps, participant, started)
+                run = _run_event(one, participant, started)
                 for reader in one.readers:
                     reader.announce(run)
                 self._append(run)
@@ -329,18 +331,19 @@ def _program_name() -> str:
     return program.stem
 
 
-def _run_event(name: str, total_steps: int | None, participant: Participant, started: bool) -> Run:
+def _run_event(announced: Announcement, participant: Participant, started: bool) -> Run:
     """Makes the first event; without devices while JAX has not started them."""
     return Run(
         time_ns=time.monotonic_ns(),
         unix_ns=time.time_ns(),
-        name=name,
+        name=announced.name,
         process=os.getpid(),
         host=socket.gethostname(),
         platform=jax.default_backend() if started else "",
         devices=[selection.describe(d) for d in jax.local_devices()] if started else [],
         versions=_versions(),
-        total_steps=total_steps,
+        total_steps=announced.total_steps,
+        config=dict(announced.config),
         job=participant.job,
         task=participant.task,
         process_index=participant.index,

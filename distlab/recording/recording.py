@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from asyncio import CancelledError  # what Ctrl-C raises in a coroutine
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from distlab.errors import (
     RecordError,
 )
 from distlab.events import Capture, RunEnd, sink
+from distlab.recording.config import checked_config
 from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
 from distlab.recording.participant import Participant, open_run_file, present
@@ -322,6 +323,7 @@ def record(
     *,
     name: str | None = None,
     total_steps: int | None = None,
+    config: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     probe: bool = True,
     tensorboard: str | os.PathLike[str] | None = None,
@@ -344,6 +346,8 @@ def record(
         last events stay in memory, as they do without any recording.
       name: The run's name, by default the name of its folder.
       total_steps: Steps that the run is meant to take, for progress and time left.
+      config: Settings to show, compare and export with the run, such as `vars(args)`. Those of a
+        nest are named `model.layers`; what is neither number nor text is kept as it prints.
       overwrite: Whether a run that the folder already holds is replaced.
       probe: Whether to profile three steps early on and then now and then, which
         shows the device that makes the others wait. It takes about 1 % of the time,
@@ -361,10 +365,11 @@ def record(
     Raises:
       RecordError: A folder can't be created or written, or already holds a run, or worker 0
         did not begin the run.
-      ArgumentTypeError: `path` is not a path, `name` is not a string,
+      ArgumentTypeError: `path` is not a path, `name` is not a string, `config` is no mapping,
         `overwrite` or `probe` is not True or False, or `loggers` is not a list of loggers.
       ArgumentValueError: `path` is empty, it or `tensorboard` is a URL or not encodable in
-        UTF-8, `name` can't be stored, or `total_steps` is not a number of steps.
+        UTF-8, `name` can't be stored, `total_steps` is not a number of steps, or
+        `config` has more than 1,000 settings.
 
     Warns:
       RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted
@@ -394,6 +399,7 @@ def record(
             "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
             f"{shown(total_steps)}. Leave it out when it is not known."
         )
+    settings = checked_config(config)
     if name is not None:
         called = checked_name(name, "A recording")
     else:
@@ -411,7 +417,9 @@ def record(
         threads = [
             LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
         ]
-        opened = Announcement(called, total_steps, writer, threads, participant=participant)
+        opened = Announcement(
+            called, total_steps, settings, writer, threads, participant=participant
+        )
         recorder.open(opened, probe=probe and writer is not None)
         # The program may change its directory. Workers agree on the folder as it was named.
         return Recording(recorder, folder and folder.absolute(), called, opened)

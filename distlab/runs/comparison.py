@@ -1,4 +1,4 @@
-"""Two runs side by side, as text and as tables for notebooks."""
+"""Runs side by side, as text and as tables for notebooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, final
 
 from distlab.events import Source
 from distlab.folds import ComparisonColumns, Folds, compare
-from distlab.page.comparison_tables import number_rows, setting_rows
+from distlab.page.comparison_tables import number_lines, ratio_text, setting_lines
 from distlab.text.html import card
 from distlab.text.units import plain
 
@@ -15,10 +15,10 @@ _MOST_NAME: Final = 32
 
 @final
 class Comparison:
-    """Two runs side by side; `Run.compare` returns it.
+    """Runs side by side; `Run.compare` returns it.
 
     Printed, or as the last line of a notebook's cell, it says first what differs in
-    configuration, and then the numbers of both runs.
+    configuration, and then the numbers of all runs.
 
     Attributes:
       columns: The curves of the losses and rates, the settings and the numbers.
@@ -29,48 +29,49 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Lists the settings that differ, and the numbers."""
-        lines = [" and ".join(self._names), *self._settings_line(), *self._lines()]
-        return "\n".join(lines)
+        rows = [("", *self._names), *self._differing(), *self._numbers()]
+        rows = [(*row, *[""] * (len(rows[-1]) - len(row))) for row in rows]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([lines[0], *self._alike(), *lines[1:]])
 
     def _repr_html_(self) -> str:
         """Shows a table of the settings that differ, and one of the numbers, in notebooks."""
-        first, second = self._names
-        differing = self._differing()
-        alike = "" if differing else "no setting differs"
-        settings = card("Configuration", alike, ("what differs", first, second), differing)
-        headings = ("of the whole run", first, second, "second / first")
-        numbers = card("Numbers", "", headings, self._numbers())
+        names, differing = self._names, self._differing()
+        alike = "".join(self._alike())
+        settings = card("Configuration", alike, ("what differs", *names), differing)
+        ratio = ("second / first",) if self._pair else ()
+        numbers = card("Numbers", "", ("of the whole run", *names, *ratio), self._numbers())
         return f"<div>{settings}</div><div style='margin-top:8px'>{numbers}</div>"
 
     @property
-    def _names(self) -> tuple[str, str]:
-        first, second = self.columns["name"]
-        return plain(first, _MOST_NAME), plain(second, _MOST_NAME)
+    def _names(self) -> list[str]:
+        return [plain(name, _MOST_NAME) for name in self.columns["name"]]
+
+    @property
+    def _pair(self) -> bool:
+        return len(self.columns["name"]) == 2
+
+    def _alike(self) -> list[str]:
+        return [] if self._differing() else ["no setting differs"]
 
     def _differing(self) -> list[tuple[str, ...]]:
-        rows = setting_rows(self.columns)
-        both = zip(rows["what"], rows["a"], rows["b"], rows["differs"], strict=True)
-        return [(what, first, second) for what, first, second, how in both if how == "differs"]
+        return [(what, *texts) for what, texts, differs in setting_lines(self.columns) if differs]
 
     def _numbers(self) -> list[tuple[str, ...]]:
-        rows = number_rows(self.columns)
-        return list(zip(rows["what"], rows["a"], rows["b"], rows["ratio"], strict=True))
-
-    def _settings_line(self) -> list[str]:
-        return [] if self._differing() else ["  no setting differs"]
-
-    def _lines(self) -> list[str]:
-        rows = [*self._differing(), *self._numbers()]
-        wide = max(len(what) for what, *_ in rows)
-        return [
-            f"  {what:<{wide}}  {first} | {second}{f'  ({ratio[0]})' if ratio and ratio[0] else ''}"
-            for what, first, second, *ratio in rows
-        ]
+        lines = [(what, *texts) for what, texts in number_lines(self.columns)]
+        if not self._pair:
+            return lines
+        pairs = zip(*self.columns["numbers"], strict=True)
+        return [(*line, ratio_text(*pair)) for line, pair in zip(lines, pairs, strict=True)]
 
 
-def compare_runs(first: Source, second: Source) -> Comparison:
-    """Reads two runs and compares them."""
-    return Comparison(compare(_read(first), _read(second)))
+def compare_runs(*runs: Source) -> Comparison:
+    """Reads runs and compares them."""
+    return Comparison(compare(*map(_read, runs)))
 
 
 def _read(source: Source) -> Folds:

@@ -335,38 +335,40 @@ class Run:
         with as_damage(self.path, "advised on", EXPORT_HOLDS_MORE):
             return advise(self)
 
-    def compare(self, other: Run) -> Comparison:
-        """Compares this run with another one: what differs in configuration, and their numbers.
+    def compare(self, *others: Run) -> Comparison:
+        """Compares this run with others: what differs in configuration, and their numbers.
 
         Args:
-          other: The other run.
+          *others: The other runs, one or more.
 
         Returns:
-          Both runs side by side: text when it is printed, tables in a notebook.
+          The runs side by side: text when it is printed, tables in a notebook.
 
         Raises:
-          ArgumentTypeError: `other` is no run.
+          ArgumentTypeError: One of `others` is no run.
           NotARunError: One of the runs is damaged in a way that can't be passed over.
           RecordError: One of the runs was closed.
 
         Example:
           >>> import distlab as dl
-          >>> for name, steps in (("first", 10), ("second", 20)):
-          ...     with dl.record(f"runs/{name}", total_steps=steps) as recording:
+          >>> for name, rate in (("first", 0.1), ("second", 0.2)):
+          ...     with dl.record(f"runs/{name}", config={"learning_rate": rate}) as recording:
           ...         recording.log(0, loss=0.5)
           >>> with dl.Run.open("runs/first") as run, dl.Run.open("runs/second") as other:
           ...     print(run.compare(other))
-          first and second
-            planned steps  10 | 20
+                                 first         second
+          learning_rate          0.1           0.2
           ...
         """
-        if not isinstance(other, Run):
-            raise ArgumentTypeError(
-                f"A run is compared with another run, got {shown(other)}. Open it first: "
-                'run.compare(dl.Run.open("runs/second")).'
-            )
-        with as_damage(self.path, f"compared with the one in {other.path}", EXPORT_HOLDS_MORE):
-            return compare_runs(self, other)
+        for other in others or (None,):
+            if not isinstance(other, Run):
+                raise ArgumentTypeError(
+                    f"A run is compared with other runs, got {shown(other)}. Open it first: "
+                    'run.compare(dl.Run.open("runs/second")).'
+                )
+        paths = ", ".join(str(other.path) for other in others)
+        with as_damage(self.path, f"compared with the one in {paths}", EXPORT_HOLDS_MORE):
+            return compare_runs(self, *others)
 
     def programs(self) -> Programs:
         """Returns the compiled programs: the cause, contents and devices of each.

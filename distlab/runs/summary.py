@@ -32,6 +32,7 @@ class Summary(TypedDict):
       steps: Number of steps.
       examples: Examples of these steps.
       total_steps: Steps that the run is meant to take, None when unknown.
+      config: Settings that the program stated, by name.
       metrics: The last value of each metric.
       lost: Number of events that were lost.
       missing: Names of the processes of a run that has ended whose files are not in its folder.
@@ -53,6 +54,7 @@ class Summary(TypedDict):
     steps: int
     examples: int
     total_steps: int | None
+    config: dict[str, str | int | float | bool | None]
     metrics: dict[str, float]
     lost: int
     missing: list[str]
@@ -92,6 +94,7 @@ def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
         "steps": totals.steps,
         "examples": totals.examples,
         "total_steps": newest[-1].total_steps if newest else None,
+        "config": newest[-1].config if newest else {},
         "metrics": totals.metrics,
         "lost": totals.lost,
         "missing": [] if live else _missing(begins, run.processes),

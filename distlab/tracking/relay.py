@@ -146,6 +146,7 @@ def _facts(run: Run | None, strategy: Strategy | None) -> dict[str, str]:
         counts = (f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         facts |= {"host": run.host, "platform": run.platform, "devices": ", ".join(counts)}
         facts |= run.versions
+        facts |= {f"config.{name}": str(value) for name, value in run.config.items()}
     if strategy is not None:
         facts |= {"strategy": strategy.name, "replicas": str(len(strategy.devices))}
     return {name: text for name, text in facts.items() if text}

@@ -79,7 +79,7 @@ def test_runs_have_names_that_differ() -> None:
     assert compare(logged({}, run="a"), logged({}, run="b"))["name"] == ["a", "b"]
     assert compare(logged({}, run="a"), logged({}, run="a"))["name"] == ["a (1)", "a (2)"]
     assert compare(Folds(), Folds())["name"] == ["run 1", "run 2"]
-    assert compare(Folds(), Folds(), ("x", ""))["name"] == ["x", "run 2"]
+    assert compare(Folds(), Folds(), names=("x", ""))["name"] == ["x", "run 2"]
 
 
 def test_strangers_names_are_only_text() -> None:

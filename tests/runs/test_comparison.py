@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import distlab as dl
@@ -26,8 +28,8 @@ def test_it_says_what_differs_and_the_numbers_of_both(runs: tuple[Path, Path]) -
     with dl.Run.open(runs[0]) as first, dl.Run.open(runs[1]) as second:
         compared = first.compare(second)
     text = str(compared)
-    assert text.splitlines()[1].split()[0] == "devices"
-    assert "8 simulated devices | 4 simulated devices" in text.splitlines()[1]
+    assert text.splitlines()[1].split("  ", 1)[0] == "devices"
+    assert "8 simulated devices  4 simulated devices" in text.splitlines()[1]
     assert "strategy" not in text
     assert "replicas" in text
     html = compared._repr_html_()
@@ -50,3 +52,20 @@ def test_only_open_runs_are_compared(runs: tuple[Path, Path]) -> None:
         second.close()
         with pytest.raises(RecordError):
             first.compare(second)
+
+
+def test_settings_of_the_program_are_shown_beside_those_of_others(tmp_path: Path) -> None:
+    for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.1)):
+        config = {"rate": rate, "model": {"layers": 2, "kind": np.float32}, "seed": np.int64(3)}
+        dl.record(tmp_path / name, config=config).close()
+    with ExitStack() as opened:
+        first, *others = (opened.enter_context(dl.Run.open(tmp_path / name)) for name in "abc")
+        kept = first.summary()["config"]
+        lines = str(first.compare(*others)).splitlines()
+    assert kept == {
+        "rate": 0.1, "model.layers": 2, "model.kind": "<class 'numpy.float32'>", "seed": 3,
+    }  # fmt: skip
+    assert [line.split() for line in lines[:2]] == [["a", "b", "c"], ["rate", "0.1", "0.2", "0.1"]]
+    with pytest.raises(ArgumentTypeError, match="config must be a mapping"):
+        dl.record(tmp_path / "d", config=0.1)  # type: ignore[arg-type]
+    assert not (tmp_path / "d").exists()
