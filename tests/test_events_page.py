@@ -25,7 +25,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
 PARTS: dict[str, type[msgspec.Struct]] = {
     part.__name__: part
     for part in (
-        *(events.Device, events.Collective, events.ArrayPlace, events.Doubt),
+        *(events.Device, events.Collective, events.ArrayPlace, events.ProgramShare, events.Doubt),
         *(events.ClosureSpan, events.WorkerClosures, events.ServerLink),
     )
 }

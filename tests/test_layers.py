@@ -59,8 +59,8 @@ tracking: text errors events io folds
 programs: user_code events
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
-recording: text errors user_code threads events devices processes control advice tracking
-  programs profiling runs
+recording: text errors user_code threads events devices processes observing control advice
+  tracking programs profiling runs
 widgets: text errors events strategies control folds charts advice page programs runs recording
 # Other libraries on what stands above, each in its own package.
 integrations:

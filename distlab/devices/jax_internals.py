@@ -37,6 +37,9 @@ ConcreteArray = ArrayImpl
 EvalTrace: Any = _core.EvalTrace
 """The class of the trace that computes at once."""
 
+Computation: Any = getattr(_pxla, "MeshComputation", None)
+"""The class whose method `compile` compiles for all ways to jit; None where JAX has none."""
+
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
 

@@ -144,6 +144,20 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, float] = {}
 
 
+class ProgramShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A program in a profile.
+
+    Attributes:
+      name: Name of its function as XLA has it: without `<`, `>` and the like.
+      runs: How often it ran meanwhile, estimated from its operations.
+      busy_ns: Nanoseconds in which each device ran its operations, waits in collectives included.
+    """
+
+    name: str
+    runs: int
+    busy_ns: list[int]
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Base of all events.
 
@@ -183,6 +197,8 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
         kind `clock_offset` have newer ones.
       clock_error_ns: The largest error of this offset; 0 where both read one clock.
       config: Settings that the program stated, by name; of a nest as `model.layers`.
+      observe: `"steps"`, or `"programs"` where every program of JAX is part of the run, and calls
+        of those that distlab does not run are not counted.
     """
 
     STANDING = True
@@ -202,6 +218,7 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
     clock_offset_ns: int = 0
     clock_error_ns: int = 0
     config: dict[str, str | int | float | bool | None] = {}
+    observe: Literal["steps", "programs"] = "steps"
 
 
 class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):
@@ -638,7 +655,7 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     Attributes:
       strategy: Number of the strategy whose steps were captured.
       start_ns: Monotonic time at which it began.
-      steps: Number of steps dispatched meanwhile.
+      steps: Number of steps dispatched meanwhile; 0 of a profile of whatever ran, without steps.
       asked_by: `"user"`, or `"recorder"` for the short captures that a recording
         takes by itself.
       devices: Device names.
@@ -659,6 +676,8 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
         where that is longer, in nanoseconds. Devices that share cores are compared by it. Empty
         where it is not known.
       work_steps: The whole steps from which `work_ns` is known.
+      programs: The 20 programs that took most of the time, the longest first; empty on GPUs and
+        TPUs, and in runs recorded before this field.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -678,6 +697,7 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     first_step: int = -1
     work_ns: list[int] = []
     work_steps: int = 0
+    programs: list[ProgramShare] = []
 
 
 class Advice(Event, frozen=True, kw_only=True, tag="advice"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import ClassVar, TypedDict
 
-from distlab.events import Collective, Compile, Event, Run, Step
+from distlab.events import Capture, Collective, Compile, Event, Run, Step
 from distlab.folds._fold import Clock, Fold, table
 
 _MOST_PROGRAMS = 300
+_NAMES = {"pmap": "_fun"}
+"""Functions that XLA has under another name."""
 
 
 class ProgramColumns(TypedDict):
@@ -31,6 +34,8 @@ class ProgramColumns(TypedDict):
     at_s: list[float]  #: When ready, since the run began; 0 for programs before it
     compile_s: list[float]  #: Seconds spent on tracing and compiling each
     steps: list[int]
+    share: list[float | None]  #: Of the devices' time, in profiles of runs without steps
+    observed: bool  #: Whether every program of JAX is listed, of which no call is counted
     rows_left_out: int
     compiling_s: float
 
@@ -38,7 +43,7 @@ class ProgramColumns(TypedDict):
 class Programs(Fold[ProgramColumns]):
     """The compiled programs of a run and the steps that ran them."""
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step, Capture)
 
     def __init__(self) -> None:
         self._clock = Clock()
@@ -46,6 +51,9 @@ class Programs(Fold[ProgramColumns]):
         self._steps: Counter[int] = Counter()
         self._left_out = 0
         self._compiling_ns = 0
+        self._observed = False
+        self._busy_ns: Counter[str] = Counter()
+        self._profiled_ns = 0
 
     def _add(self, event: Event) -> None:
         if isinstance(event, Step):
@@ -58,8 +66,13 @@ class Programs(Fold[ProgramColumns]):
                 del self._programs[oldest]
                 self._steps.pop(oldest, None)
                 self._left_out += 1
-        else:
+        elif isinstance(event, Capture):
+            if not event.steps:
+                self._profiled_ns += (event.time_ns - event.start_ns) * len(event.devices)
+                self._busy_ns.update({one.name: sum(one.busy_ns) for one in event.programs})
+        elif isinstance(event, Run):
             self._clock.start(event.time_ns)
+            self._observed = event.observe == "programs"
 
     def columns(self) -> ProgramColumns:
         """Returns the programs of all events so far."""
@@ -70,6 +83,14 @@ class Programs(Fold[ProgramColumns]):
             at_s=[self._clock.seconds(one.time_ns) for one in programs],
             compile_s=[(one.trace_ns + one.compile_ns) / 1e9 for one in programs],
             steps=[self._steps[one.program] for one in programs],
+            share=[self._share(one.function) for one in programs],
+            observed=self._observed,
             rows_left_out=self._left_out,
             compiling_s=self._compiling_ns / 1e9,
         )
+
+    def _share(self, function: str) -> float | None:
+        """Returns the share of the devices' time of a function's programs, which share a name."""
+        name = re.sub(r"[^\w.-]", "_", function).rstrip("_")
+        name = _NAMES.get(name, name)
+        return self._busy_ns[name] / self._profiled_ns if self._profiled_ns else None

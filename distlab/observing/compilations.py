@@ -47,15 +47,14 @@ class Heard(threading.local):
     """The compilations of one thread.
 
     Attributes:
-      count: Number of compilations so far.
       work: Number of traces and lowerings so far.
-      last: Number in `_kept` of the last one.
+      last: Number of the last one, among those of all threads.
+      noted: Number of the last one whose program was read.
     """
 
     def __init__(self) -> None:
-        self.count = 0
         self.work = 0
-        self.last = -1
+        self.last = self.noted = -1
         self.trace_s = self.lower_s = 0.0
         self.from_cache = False
 
@@ -107,6 +106,11 @@ def newest() -> Compilation | None:
         return _kept[place] if 0 <= place < len(_kept) else None
 
 
+def plain_name(name: str) -> str:
+    """Returns a program's name without JAX's mark of it."""
+    return name[4:-1] if name.startswith("jit(") else name
+
+
 def listen() -> None:
     """Sees to it that compilations are heard: others may remove all listeners of JAX."""
     global _listening
@@ -143,9 +147,8 @@ def _hear(event: str, duration_secs: float, **about: Any) -> None:
 
 def _add(name: str, seconds: float) -> None:
     global _number
-    name = name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
     one = Compilation(
-        name=name,
+        name=plain_name(name),
         time_ns=time.monotonic_ns(),
         trace_s=heard.trace_s,
         lower_s=heard.lower_s,
@@ -159,7 +162,6 @@ def _add(name: str, seconds: float) -> None:
     with _lock:
         _kept.append(one)
         heard.last, _number = _number, _number + 1
-    heard.count += 1
 
 
 listen()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -46,8 +46,16 @@ def mesh_of(shardings: Iterable[Any]) -> ProgramMesh:
 
 
 _lock: Final = threading.RLock()
-_numbers: Final[dict[Hashable, int]] = {}
+_numbers: Final[dict[ProgramMesh, int]] = {}
 _told: weakref.WeakKeyDictionary[sink.Recorder, set[int]] = weakref.WeakKeyDictionary()
+
+
+def mesh_on(devices: Iterable[jax.Device]) -> ProgramMesh:
+    """Returns the newest mesh on exactly these devices; one without axes where there is none."""
+    wanted = tuple(devices)
+    with _lock:
+        found = [mesh for mesh in _numbers if {*mesh.devices} == {*wanted}]
+    return found[-1] if found else ProgramMesh(wanted, ())
 
 
 def strategy_of(mesh: ProgramMesh, recorder: sink.Recorder) -> int:

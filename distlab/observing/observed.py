@@ -133,7 +133,7 @@ class Observed(Generic[P, R]):
         if not recorder.enabled or jax_internals.being_transformed():
             return self._fn(*args, **kwargs)
         called = time.monotonic_ns()
-        count = heard.count
+        last = heard.last
         first = self._before_the_first(args, kwargs) if not self._programs else None
         try:
             out = self._fn(*args, **kwargs)
@@ -141,7 +141,7 @@ class Observed(Generic[P, R]):
             self._report(error, recorder)
             raise
         call = (out, args, kwargs)
-        compiled = heard.count != count
+        compiled = heard.last != last
         program = self._alone
         if program is None or compiled or (self._size and self._size() != self._known):
             program = self._program(call, recorder, first, compiled=compiled)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from distlab.events import Collective
 from distlab.folds import ProgramColumns
 from distlab.text.bytes import bytes_text
-from distlab.text.units import count_text, dtype_text, duration_text, plain
+from distlab.text.units import count_text, dtype_text, duration_text, plain, share_text
 
 Rows: TypeAlias = dict[str, list[str]]
 
@@ -36,7 +36,7 @@ def program_rows(programs: ProgramColumns) -> Rows:
             else f"before, in {duration_text(took)}"
             for at, took in zip(programs["at_s"], programs["compile_s"], strict=True)
         ],
-        "steps": [count_text(steps) for steps in programs["steps"]],
+        "steps": list(starmap(_steps, zip(programs["steps"], programs["share"], strict=True))),
         "work": [_flops(flops) for flops in programs["flops"]],
         "memory": [_bytes(peak) for peak in programs["peak_bytes"]],
         "memory_full": [
@@ -55,6 +55,10 @@ def program_rows(programs: ProgramColumns) -> Rows:
             plain("; ".join(map(_long, found)), _MOST_TEXT) for found in programs["collectives"]
         ],
     }
+
+
+def _steps(steps: int, share: float | None) -> str:
+    return count_text(steps) if steps or share is None else f"{share_text(share)} of the time"
 
 
 def _why(cause: str, changed: str) -> str:

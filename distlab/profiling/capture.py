@@ -20,11 +20,11 @@ import numpy as np
 
 from distlab.devices import jax_internals, selection
 from distlab.errors import CaptureError
-from distlab.events import Capture, Error, Event
+from distlab.events import Capture, Error, Event, ProgramShare
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.profile import MOST_BYTES, Profile
 from distlab.profiling.spans import DeviceSpans, clipped, key_of, length_ns, read_spans
-from distlab.profiling.step_work import Operations, StepWork
+from distlab.profiling.step_work import UNKNOWN, Operations, StepWork
 
 AskedBy: TypeAlias = Literal["user", "recorder"]
 
@@ -44,6 +44,9 @@ class Capturer:
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self.running: _Running | None = None
+        self.whatever_runs: Callable[[], tuple[int, list[jax.Device]]] | None = None
+        """The devices of profiles in which no step was seen, and the number of their mesh."""
+
         self._emit = emit
         self._lock = threading.Lock()
 
@@ -62,7 +65,7 @@ class Capturer:
                 before = self.running
                 if before is None:
                     running = self.running = _Running(
-                        steps, seconds, asked_by, most_bytes, first_step
+                        steps, seconds, asked_by, most_bytes, first_step, self.whatever_runs
                     )
                     break
             if asked_by == "recorder" or before.asked_by == "user":
@@ -116,8 +119,14 @@ def _return_memory() -> None:
 class _Running:
     """A capture from its start to its event."""
 
-    def __init__(
-        self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int, first_step: int
+    def __init__(  # noqa: PLR0917
+        self,
+        steps: int,
+        seconds: float,
+        asked_by: AskedBy,
+        most_bytes: int,
+        first_step: int,
+        whatever_runs: Callable[[], tuple[int, list[jax.Device]]] | None,
     ) -> None:
         self.asked_by = asked_by
         self._first_step = first_step
@@ -132,6 +141,7 @@ class _Running:
         self._begin_ns = 0
         self._devices: list[jax.Device] = []
         self._last: jax.Array | None = None
+        self._whatever_runs = whatever_runs
         self._profile = Profile()
 
     def see(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
@@ -159,7 +169,10 @@ class _Running:
             used = time.thread_time_ns()
             profile = self._profile.stop()
             self._last = None
-        if not self._seen:
+        if not self._seen and self._whatever_runs is not None:
+            self._strategy, self._devices = self._whatever_runs()
+            self._begin_ns, self._first_step = self._profile.start_ns, -1
+        elif not self._seen:
             when = "until the recording ended" if ended else f"within {self._seconds:g} s"
             raise CaptureError(
                 f"A capture needs steps, and none was run {when}. Capture while strategy.run, or "
@@ -178,9 +191,11 @@ class _Running:
             raise CaptureError(
                 "The profile holds no operation of the strategy's devices. Capture more steps."
             )
+        numbers = [number for platform, number in keys if platform == "CPU"]
         return self._event(
             [found.get(key, _IDLE) for key in keys],
-            operations.work([number for platform, number in keys if platform == "CPU"]),
+            operations.work(numbers) if self._seen else UNKNOWN,
+            operations.shares(numbers),
             end_ns,
             len(profile),
             time.thread_time_ns() - used,
@@ -201,8 +216,14 @@ class _Running:
                 return
             time.sleep(_PAUSE_SECONDS)
 
-    def _event(
-        self, found: Sequence[DeviceSpans], work: StepWork, end_ns: int, size: int, cost_ns: int
+    def _event(  # noqa: PLR0917
+        self,
+        found: Sequence[DeviceSpans],
+        work: StepWork,
+        shares: list[ProgramShare],
+        end_ns: int,
+        size: int,
+        cost_ns: int,
     ) -> Capture:
         begin_ns = self._begin_ns
         cut = [
@@ -228,6 +249,7 @@ class _Running:
             first_step=self._first_step,
             work_ns=work.step_ns,
             work_steps=work.steps,
+            programs=shares,
         )
 
 

@@ -18,6 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from distlab.events import ProgramShare
+
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -51,6 +53,8 @@ class StepWork(NamedTuple):
 
 
 UNKNOWN: Final = StepWork([], 0)
+
+_MOST_SHARES: Final = 20
 
 
 class Operations:
@@ -109,6 +113,23 @@ class Operations:
         found = (_times_a_step(ran, steps) * np.maximum(common, own)).sum(axis=1)
         return StepWork([round(one) for one in found.tolist()], int(steps.min()))
 
+    def shares(self, devices: Sequence[int]) -> list[ProgramShare]:
+        """Returns the programs that took most of the devices' time."""
+        rows = np.frombuffer(self._rows).reshape(-1, 4)
+        rows = rows[np.isin(rows[:, 0], devices)]
+        rows = rows[np.argsort(rows[:, 2], kind="stable")]
+        functions = self._functions()
+        found = []
+        for function in dict.fromkeys(functions.tolist()):
+            own = rows[functions[rows[:, 1].astype(np.int64)] == function]
+            each = [own[own[:, 0] == device] for device in devices]
+            counts = [np.unique(one[:, 1], return_counts=True)[1] for one in each if len(one)]
+            runs = max((int(np.sort(one)[(len(one) - 1) // 2]) for one in counts), default=0)
+            name = function.removeprefix("jit_")
+            busy = [_covered(one[:, 2], one[:, 2] + one[:, 3]) for one in each]
+            found.append(ProgramShare(name=name, runs=runs, busy_ns=busy))
+        return sorted(found, key=lambda one: -sum(one.busy_ns))[:_MOST_SHARES]
+
     def _plain(self) -> _Flags:
         """Returns which operations neither consist of others nor connect devices, and so wait."""
         plain = np.zeros(len(self._numbers), bool)
@@ -137,6 +158,14 @@ class Operations:
     def _functions(self) -> npt.NDArray[np.str_]:
         """Returns the name of each operation's function."""
         return np.array([program.name for program, _ in self._numbers])
+
+
+def _covered(begin: _Floats, end: _Floats) -> int:
+    """Returns the nanoseconds that spans cover, in the order of their begins."""
+    if not len(begin):
+        return 0
+    reached = np.concatenate([[-np.inf], np.maximum.accumulate(end)[:-1]])
+    return round(float(np.maximum(end - np.maximum(begin, reached), 0).sum()))
 
 
 def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import jax
 import msgspec
@@ -34,8 +34,11 @@ from distlab.events import (
     Step,
     sink,
 )
+from distlab.observing import every_program
+from distlab.observing.meshes import mesh_on, strategy_of
 from distlab.profiling.capture import Capturer
 from distlab.profiling.prober import Prober
+from distlab.profiling.sampler import Sampler
 from distlab.profiling.watcher import Watcher
 from distlab.programs.contents import read_program, read_programs
 from distlab.recording.agreed_steps import agreed_steps
@@ -73,7 +76,8 @@ class Announcement:
     first_step: int = 0
     participant: Participant | None = None
     made: bool = False
-    prober: Prober | None = None
+    observe: Literal["steps", "programs"] = "steps"
+    prober: Prober | Sampler | None = None
     clock_watch: ClockWatch | None = None
 
     @property
@@ -166,8 +170,13 @@ class RingRecorder:
         opened.cursor, opened.first_step = self.ring.end, self.last_step + 1
         # Not under the lock: Python waits for a thread to start, and that thread may free a
         # variable first, which is an event.
-        if probe:
+        if probe and opened.observe == "programs":
+            opened.prober = Sampler(self.capturer)
+        elif probe:
             opened.prober = Prober(self.capturer, lambda: self._last_on_devices, agreed_steps())
+        if opened.observe == "programs":
+            every_program.begin()
+            self.capturer.whatever_runs = self._all_devices
         if not self._open:
             loops.begin_anew()
         with self._lock:
@@ -225,9 +234,14 @@ class RingRecorder:
         if opened.prober is not None:
             opened.prober.stop()
         with self._lock:
+            observed = opened in self._open and opened.observe == "programs"
             for held in (self._open, self._unannounced):
                 if opened in held:
                     held.remove(opened)
+        if observed:
+            every_program.end()
+            if not any(one.observe == "programs" for one in self._open):
+                self.capturer.whatever_runs = None
         if not self._open:
             loops.begin_anew()
 
@@ -257,6 +271,11 @@ class RingRecorder:
                 for reader in one.readers:
                     reader.announce(run)
                 self._append(run)
+
+    def _all_devices(self) -> tuple[int, list[jax.Device]]:
+        """Returns the devices of profiles without steps, and the number of their mesh."""
+        mesh = mesh_on(jax.local_devices())
+        return strategy_of(mesh, self), list(mesh.devices)
 
     def _watched(self) -> None:
         """Reports overhead; the watcher's thread calls it after each window."""
@@ -351,6 +370,7 @@ def _run_event(announced: Announcement, participant: Participant, started: bool)
         generation=participant.generation,
         clock_offset_ns=participant.clock.offset_ns,
         clock_error_ns=participant.clock.error_ns,
+        observe=announced.observe,
     )
 
 

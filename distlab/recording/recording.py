@@ -328,6 +328,7 @@ def record(
     probe: bool = True,
     tensorboard: str | os.PathLike[str] | None = None,
     loggers: Iterable[Logger] = (),
+    observe: Literal["programs"] | None = None,
 ) -> Recording:
     """Records all events from here on to a run folder, until it is closed.
 
@@ -358,6 +359,10 @@ def record(
         several processes the first one's, or all where `logger.of_each_process` is true.
         `distlab.loggers` has those of MLflow and Weights & Biases, and the base of your own.
         None of them makes the training wait, or ends it; closing waits up to 30 s for them.
+      observe: `"programs"` for programs of plain JAX without a change of their code: every
+        program that JAX compiles from here on, with why and its contents, and on CPU devices the
+        share of the time that each takes, from a profile now and then. Steps are not counted:
+        `distlab.observe` does that.
 
     Returns:
       The recording: `log` numbers to it, and `close` it or leave its `with`.
@@ -368,8 +373,8 @@ def record(
       ArgumentTypeError: `path` is not a path, `name` is not a string, `config` is no mapping,
         `overwrite` or `probe` is not True or False, or `loggers` is not a list of loggers.
       ArgumentValueError: `path` is empty, it or `tensorboard` is a URL or not encodable in
-        UTF-8, `name` can't be stored, `total_steps` is not a number of steps, or
-        `config` has more than 1,000 settings.
+        UTF-8, `name` can't be stored, `total_steps` is not a number of steps,
+        `config` has more than 1,000 settings, or `observe` is something else.
 
     Warns:
       RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted
@@ -400,6 +405,10 @@ def record(
             f"{shown(total_steps)}. Leave it out when it is not known."
         )
     settings = checked_config(config)
+    if observe not in {None, "programs"}:
+        raise ArgumentValueError(
+            f'observe is "programs", got {shown(observe)}. Leave it out to record steps alone.'
+        )
     if name is not None:
         called = checked_name(name, "A recording")
     else:
@@ -418,7 +427,13 @@ def record(
             LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
         ]
         opened = Announcement(
-            called, total_steps, settings, writer, threads, participant=participant
+            called,
+            total_steps,
+            settings,
+            writer,
+            threads,
+            participant=participant,
+            observe=observe or "steps",
         )
         recorder.open(opened, probe=probe and writer is not None)
         # The program may change its directory. Workers agree on the folder as it was named.

@@ -34,14 +34,15 @@ def updated(w: Any, gradients: Any) -> Any:
 def train_with_a_strategy() -> list[float]:
     strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(8)])
 
-    def train(w: Any, x: jax.Array, y: jax.Array) -> tuple[Any, jax.Array]:
+    def train(w: Any, x: jax.Array, y: jax.Array) -> tuple[Any, Any]:
         loss, gradients = jax.value_and_grad(loss_of)(w, x, y)
         context = dl.get_replica_context()
         loss, gradients = context.all_reduce("MEAN", (loss, gradients))
         return jax.tree.map(dl.Mirrored, updated(w, gradients)), dl.Mirrored(loss)
 
     put = strategy.experimental_distribute_values_from_function
-    x, y = (put(lambda c, a=a: np.split(a, 8)[c.replica_id_in_sync_group]) for a in (X, Y))
+    parts = [np.split(array, 8) for array in (X, Y)]
+    x, y = (put(lambda c, p=p: p[c.replica_id_in_sync_group]) for p in parts)  # type: ignore[misc]
     w, losses = jax.tree.map(dl.Mirrored, jax.tree.map(jnp.asarray, START)), []
     for _ in range(STEPS):
         w, loss = strategy.run(train, (w, x, y))

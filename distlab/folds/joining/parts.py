@@ -274,6 +274,7 @@ def _joined_captures(members: Members, parts: dict[int, Capture]) -> Capture:
         # Each process measured the durations of its own operations.
         work_ns=events[0].work_ns if len(events) == 1 else [],
         work_steps=events[0].work_steps if len(events) == 1 else 0,
+        programs=events[0].programs if len(events) == 1 else [],
     )
 
 

@@ -55,6 +55,11 @@ def program_facts(programs: ProgramColumns) -> Facts:
     left_out = programs["rows_left_out"]
     count = len(programs["function"]) + left_out
     older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
+    if programs["observed"]:
+        older += (
+            ". Programs are observed, and steps are not counted: where there are none stands the "
+            "share of the devices' time in the profiles taken now and then"
+        )
     return {
         "has_programs": count > 0,
         "no_programs": count == 0,
