@@ -11,8 +11,9 @@ from typing import Any, Final, Self, final
 
 import dask
 from distributed import Client, Scheduler
+from distributed.security import Security
 
-from distlab.errors import ClusterError
+from distlab.errors import ClusterError, MissingExtraError
 from distlab.integrations.dask.connection import SETTINGS
 from distlab.integrations.dask.local_tasks import LocalTasks, TaskProcess
 from distlab.integrations.dask.members import lose_all
@@ -30,7 +31,8 @@ class ParameterServerCluster:
     """Workers and parameter servers on this machine; `dl.launch` makes it.
 
     Each is a process. A worker that ends is started again; a parameter server is not, as its
-    variables are lost.
+    variables are lost. They speak TLS with keys made for this cluster, so that another user of the
+    machine can't take part.
 
     Attributes:
       client: The client of Dask's scheduler.
@@ -48,7 +50,18 @@ class ParameterServerCluster:
 
         Raises:
           ClusterError: They did not start in time.
+          MissingExtraError: cryptography is not installed.
         """
+        try:
+            security = Security.temporary()
+        except ImportError as error:
+            raise MissingExtraError(
+                "distlab.launch protects parameter servers with cryptography, which is not "
+                "installed. Run: pip install 'distlab[cluster]'."
+            ) from error
+        role = security.get_tls_config_for_role("worker")
+        keys = {f"tls_worker_{part}": role[part] for part in ("cert", "key")}
+        keys["tls_ca_file"] = role["ca_file"]
         self.workers = workers
         self.parameter_servers = parameter_servers
         names = [f"worker-{n}" for n in range(workers)]
@@ -56,11 +69,13 @@ class ParameterServerCluster:
         tasks = {
             name: {
                 "cls": TaskProcess,
-                "options": {"name": name, "restarts": name.startswith("worker")},
+                "options": {"name": name, "restarts": name.startswith("worker"), "keys": keys},
             }
             for name in names
         }
         options = {
+            "protocol": "tls",
+            "security": security,
             "host": _HOST,
             "port": 0,
             "dashboard": False,
@@ -72,6 +87,7 @@ class ParameterServerCluster:
             self._cluster: Any = LocalTasks(  # type: ignore[no-untyped-call]
                 workers=tasks,
                 scheduler={"cls": Scheduler, "options": options},
+                security=security,
                 name="distlab",
                 silence_logs=logging.ERROR,
             )

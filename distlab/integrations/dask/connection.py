@@ -24,6 +24,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.worker.multiprocessing.initialize": [],
+    # Pages and metrics that every user of the machine could read.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 """Dask's configuration in the processes that distlab starts."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 from distributed.deploy.cluster import Cluster
@@ -17,11 +19,14 @@ _PIECE_BYTES: Final = 1 << 16
 class TaskProcess(ProcessInterface):
     """The process of one task; Dask's `Nanny` would run a program's main module again."""
 
-    def __init__(self, scheduler: str, name: str, *, restarts: bool) -> None:
+    def __init__(
+        self, scheduler: str, name: str, *, restarts: bool, keys: Mapping[str, str]
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._scheduler = scheduler
         self._name = name
         self._restarts = restarts
+        self._keys = json.dumps(keys).encode()
         self._watching: asyncio.Task[None] | None = None
         self.process: asyncio.subprocess.Process | None = None
         self.exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -46,10 +51,13 @@ class TaskProcess(ProcessInterface):
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, self._scheduler, self._name),
             env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths},
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
+        assert self.process.stdin is not None
+        self.process.stdin.write(self._keys)  # an environment would go to their children
+        self.process.stdin.write_eof()
         return self.process
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:

@@ -1,6 +1,7 @@
 """The process of a worker or a parameter server, of a Dask cluster or at an address of its own.
 
-A cluster of this machine starts it: `python -m distlab.integrations.dask.task SCHEDULER NAME`.
+A cluster of this machine starts it: `python -m distlab.integrations.dask.task SCHEDULER NAME`, with
+the cluster's TLS keys on its standard input.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import json
 import logging
 import os
 import sys
@@ -19,6 +21,7 @@ from typing import Any, Final
 import dask
 from distributed import Worker
 from distributed.core import Server as Node
+from distributed.security import Security
 
 from distlab.cluster.server import Server
 from distlab.errors import ClusterError, ClusterSpecError, PortInUseError
@@ -32,7 +35,9 @@ _SWITCH_SECONDS: Final = 0.0005
 """Python's 5 ms would let a message wait that long for a closure that computes, at each read."""
 
 
-def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
+def join_scheduler(
+    scheduler: str, name: str, host: str | None = None, keys: Security | None = None
+) -> None:
     """Serves a Dask cluster until its scheduler ends, or the connection to it."""
 
     async def live() -> None:
@@ -44,6 +49,7 @@ def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
                 memory_limit=0,
                 dashboard=False,
                 host=host,
+                security=keys or security(),
                 death_timeout=_SCHEDULER_SECONDS,
             )
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
@@ -114,7 +120,8 @@ def main() -> None:
     """Serves the scheduler of this machine that the arguments name."""
     scheduler, name = sys.argv[1:]
     try:
-        join_scheduler(scheduler, name, "127.0.0.1")
+        keys = Security(require_encryption=True, **json.load(sys.stdin))
+        join_scheduler(scheduler, name, "127.0.0.1", keys)
     finally:
         os._exit(0)  # a closure may run in another thread, and nobody waits for it
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import http.client
 import io
 import os
+import socket
+import ssl
 import threading
 import time
 import weakref
@@ -16,7 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 import pytest
+from distributed.security import Security
 
 import distlab as dl
 from distlab.errors import (
@@ -32,6 +37,7 @@ from distlab.errors import (
 )
 from distlab.experimental.partitioners import FixedShardsPartitioner
 from distlab.integrations.dask.cluster import ParameterServerCluster
+from distlab.integrations.dask.resolver import known_workers
 from tests.patience import wait_until
 
 
@@ -56,6 +62,25 @@ def strategy(cluster: ParameterServerCluster) -> dl.ParameterServerStrategy:
 @pytest.fixture
 def coordinator(strategy: dl.ParameterServerStrategy) -> dl.coordinator.ClusterCoordinator:
     return dl.coordinator.ClusterCoordinator(strategy)
+
+
+def test_strangers_on_the_machine_get_nothing(cluster: ParameterServerCluster) -> None:
+    scheduler: Any = cluster.client.scheduler
+    of_cluster = {scheduler.address, *known_workers(cluster.client)}
+    closed = {int(address.rpartition(":")[2]) for address in of_cluster}
+    stranger = Security.temporary().get_connection_args("client")["ssl_context"]
+    stranger.verify_mode = ssl.CERT_NONE
+    for port in closed:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+        with stranger.wrap_socket(plain) as secure, pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
+            secure.recv(1)
+    tasks = psutil.Process().children(recursive=True)
+    found = [one.laddr for task in tasks for one in task.net_connections() if not one.raddr]
+    assert {place.ip for place in found} == {"127.0.0.1"}
+    for port in {place.port for place in found} - closed:  # Dask's pages
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as pages:
+            pages.request("GET", "/metrics")
+            assert pages.getresponse().status == 404
 
 
 def test_functions_run_in_other_processes(
