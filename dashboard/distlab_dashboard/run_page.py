@@ -26,9 +26,16 @@ class RunPage:
     """Shows a run: all of it, or the moment that the reader chose; or beside another run."""
 
     def __init__(
-        self, run: ServedRun, board: Board, names: tuple[str, str], other: ServedRun | None
+        self,
+        run: ServedRun,
+        board: Board,
+        names: tuple[str, str],
+        other: ServedRun | None,
+        *,
+        may_control: bool = True,
     ) -> None:
         self.run = run
+        self._may_control = may_control
         self._board = board
         self._names = names
         self._other = other
@@ -105,7 +112,12 @@ class RunPage:
         }
         return {
             **shown,
-            **loop_facts(run.loops, feed.folds.columns("loops"), live=feed.live),
+            **loop_facts(
+                run.loops,
+                feed.folds.columns("loops"),
+                live=feed.live,
+                may_control=self._may_control,
+            ),
             **self._playback.facts(),
             **session,
         }
@@ -136,7 +148,7 @@ class RunPage:
             batch=view.batch,
             dataset=view.dataset,
             advice=run.advice,
-            capture_state=run.capture_state,
+            capture_state=run.capture_state if self._may_control else "",
         )
 
     def close(self) -> None:

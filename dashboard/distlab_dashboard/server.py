@@ -43,7 +43,7 @@ from distlab_dashboard.access.hosts import (
     checked_prefix,
 )
 from distlab_dashboard.access.messages import MOST_BYTES
-from distlab_dashboard.access.token import Token, checked_token
+from distlab_dashboard.access.token import Token, checked_token, checked_view_token
 from distlab_dashboard.endpoints import Health, Metrics
 from distlab_dashboard.exports import FILES, Export, Exports
 from distlab_dashboard.library import Library, library_of
@@ -70,6 +70,7 @@ class DashboardServer:
 
     Attributes:
       url: Address of the page.
+      view_url: Address of the page for those who may only look; empty without a view token.
       port: The port that it listens on.
 
     Example:
@@ -83,16 +84,21 @@ class DashboardServer:
     """
 
     def __init__(
-        self, library: Library, address: str, prefix: str, origins: tuple[Host, ...], token: str
+        self,
+        library: Library,
+        address: str,
+        prefix: str,
+        origins: tuple[Host, ...],
+        tokens: tuple[str, str],
     ) -> None:
         """Prepares to serve; `start` begins."""
-        self.url = ""
+        self.url = self.view_url = ""
         self.port = 0
         self._library = library
         self._address = address
         self._prefix = prefix
         self._origins = origins
-        self._token = token
+        self._token, self._view_token = tokens
         self._exports = Exports(library)
         self._loop: IOLoop | None = None
         self._server: BaseServer | None = None
@@ -212,9 +218,12 @@ class DashboardServer:
             f"http://{_reachable(self._address)}:{port}/{self._prefix}{'/' if self._prefix else ''}"
         )
         self.url = page + (f"?{TOKEN}={quote(self._token)}" if self._token else "")
+        self.view_url = f"{page}?{TOKEN}={quote(self._view_token)}" if self._view_token else ""
         application = self._application({"url": page, "version": version("distlab")})
         hosts = Hosts(self._address, port, self._origins)
-        self._http = WebServer(Gate(application, hosts, Token(self._token, port), self._library))
+        self._http = WebServer(
+            Gate(application, hosts, Token(self._token, self._view_token, port), self._library)
+        )
         self._http.add_sockets(sockets)
         assert self._loop is not None
         return BaseServer(self._loop, application, self._http)
@@ -282,6 +291,7 @@ def serve(
     prefix: str = "",
     origins: tuple[str, ...] = (),
     token: str | None = None,
+    view_token: str | None = None,
 ) -> DashboardServer:
     """Serves the dashboard of a run, or of all runs in a folder, from a thread of its own.
 
@@ -297,6 +307,8 @@ def serve(
         The server answers at no others but this machine's own.
       token: Secret of at least 8 characters that a browser must present; it becomes part
         of the `url`. Required for addresses that others can reach.
+      view_token: A second secret, for those who may look and not control: their pages, at
+        `view_url`, have no buttons, and the server ignores what they send for one.
 
     Returns:
       The server, with its `url`; `stop()` ends it.
@@ -304,7 +316,8 @@ def serve(
     Raises:
       ArgumentTypeError: `origins` is no sequence of str.
       ArgumentValueError: The address, the prefix or an origin can't exist, or the address can be
-        reached by others and there is no token, or the token is too short.
+        reached by others and there is no token, or a token is too short, or the view token has
+        no other one beside it.
       PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source, such as a recording without a
@@ -323,7 +336,8 @@ def serve(
     """
     secret, hosts = checked_token(address, token), checked_origins(origins)
     path = checked_prefix(prefix)
-    server = DashboardServer(library_of(source), address, path, hosts, secret)
+    view_secret = checked_view_token(secret, view_token)
+    server = DashboardServer(library_of(source), address, path, hosts, (secret, view_secret))
     try:
         server.start(port)
     except BaseException:  # after Ctrl-C as well: nobody else could stop it

@@ -23,7 +23,7 @@ from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
 from distlab.runs.damage import EXPORT_HOLDS_MORE, as_damage
-from distlab_dashboard.access.arguments import argument
+from distlab_dashboard.access.arguments import ROLE, argument
 from distlab_dashboard.access.notices import show_notice
 from distlab_dashboard.library import Library
 from distlab_dashboard.run_page import RunPage
@@ -42,8 +42,16 @@ class Session:
     Only its own periodic callback and the page's messages change its models.
     """
 
-    def __init__(self, library: Library, run: str | None = None, other: str | None = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        run: str | None = None,
+        other: str | None = None,
+        *,
+        may_control: bool = True,
+    ) -> None:
         self._library = library
+        self._may_control = may_control
         self._board = Board()
         self._view = View()
         self._page: RunPage | None = None
@@ -83,7 +91,8 @@ class Session:
         if other is not None:
             compared = self._library.hold(other)
             self._held.append(compared)
-        self._page = RunPage(shown, self._board, (run, other or ""), compared)
+        names = (run, other or "")
+        self._page = RunPage(shown, self._board, names, compared, may_control=self._may_control)
 
     def _close(self, context: SessionContext) -> None:
         """Frees everything that this page alone uses."""
@@ -109,12 +118,18 @@ class Session:
         before, self._view = self._view, self._board.chosen()
         view, page = self._view, self._page
         if page is not None:
-            if view.captures > before.captures:
-                page.run.captures.start()
-            if view.orders > before.orders and page.run.loops is not None:
-                press(view.loop, view.order)
+            if self._may_control:
+                self._press(page.run, before, view)
             page.choose(view)
         self._update_alone()
+
+    @staticmethod
+    def _press(run: ServedRun, before: View, view: View) -> None:
+        """Obeys the buttons that were pressed."""
+        if view.captures > before.captures:
+            run.captures.start()
+        if view.orders > before.orders and run.loops is not None:
+            press(view.loop, view.order)
 
     def _on_period(self) -> Awaitable[None] | None:
         """Sends what changed: the shared page's messages, or updates of this page alone."""
@@ -140,7 +155,8 @@ class Session:
             return None
         pressed = {name: getattr(view, name) for name in ("captures", "orders", "loop", "order")}
         follows = not page.compares and view == View(page=view.page, **pressed)
-        return page.run.shared.join(self, view.page if follows and view.page in PAGES else None)
+        followed = view.page if follows and view.page in PAGES else None
+        return page.run.shared.join(self, followed, may_control=self._may_control)
 
     def _update_alone(self) -> None:
         """Updates the board and sends all changes as one message: the page draws it once."""
@@ -184,7 +200,8 @@ def show(library: Library) -> None:
     assert document is not None  # Panel calls this to make a document
     document.title = "distlab"
     try:
-        session = Session(library, _argument(document, "run"), _argument(document, "compare"))
+        run, other, role = (_argument(document, name) for name in ("run", "compare", ROLE))
+        session = Session(library, run, other, may_control=role != "view")
     except NotARunError as error:
         show_notice(error)
         return

@@ -76,23 +76,25 @@ class SharedPages:
     """The shared pages of a run. A page is shared while two or more sessions show it."""
 
     def __init__(self) -> None:
-        self._sessions: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-        self._pages: dict[str, SharedPage] = {}
+        self._sessions: WeakKeyDictionary[object, tuple[str, bool]] = WeakKeyDictionary()
+        self._pages: dict[tuple[str, bool], SharedPage] = {}
         self._board: Board | None = None
 
-    def join(self, session: object, page: str | None) -> SharedPage | None:
-        """Notes which page a session shows."""
+    def join(
+        self, session: object, page: str | None, *, may_control: bool = True
+    ) -> SharedPage | None:
+        """Notes which page a session shows, with buttons or without."""
         if page is None:
             self._sessions.pop(session, None)
             return None
-        self._sessions[session] = page
-        if Counter(self._sessions.values())[page] < 2:
+        key = self._sessions[session] = page, may_control
+        if Counter(self._sessions.values())[key] < 2:
             return None
         if self._board is None:
             self._board = Board()
-        if page not in self._pages:
-            self._pages[page] = SharedPage(page, self._board)
-        return self._pages[page]
+        if key not in self._pages:
+            self._pages[key] = SharedPage(page, self._board)
+        return self._pages[key]
 
 
 def _patch(sources: Sequence[ColumnDataSource]) -> patch_doc:

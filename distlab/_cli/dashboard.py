@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, file_path
-from distlab._cli.serving import HOST, TOKEN, serve, wait_for_interrupt
+from distlab._cli.serving import HOST, TOKEN, VIEW_TOKEN, serve, wait_for_interrupt
 
 EPILOG = """\
 examples:
@@ -43,6 +43,11 @@ def add_to(commands: Any) -> None:
         f"environment variable {TOKEN} says, which users of this machine can't see)",
     )  # fmt: skip
     parser.add_argument(
+        "--view-token", metavar="TOKEN",
+        help="second token, for pages that may look and not control (default: that of the "
+        f"environment variable {VIEW_TOKEN})",
+    )  # fmt: skip
+    parser.add_argument(
         "--origin", action="append", default=[], metavar="HOST[:PORT]",
         help="another address at which browsers open the page, when a proxy serves it",
     )  # fmt: skip
@@ -58,9 +63,12 @@ def run(args: argparse.Namespace) -> int:
         address=args.address,
         prefix=args.prefix,
         token=args.token,
+        view_token=args.view_token,
         origins=tuple(args.origin),
     )
     print(f"Dashboard: {server.url}", flush=True)
+    if server.view_url:
+        print(f"To look only: {server.view_url}", flush=True)
     print(f"Serving {args.folder} until Ctrl-C.", flush=True)
     wait_for_interrupt()
     server.stop()

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 TOKEN: Final = "DISTLAB_TOKEN"  # noqa: S105 - a name
-"""The environment variable of the token: other users of a machine see options, not this."""
+VIEW_TOKEN: Final = "DISTLAB_VIEW_TOKEN"  # noqa: S105
+"""The environment variables of tokens: other users of a machine see options, not these."""
 
 _POLL_SECONDS: Final = 1.0
 
@@ -24,9 +25,9 @@ _POLL_SECONDS: Final = 1.0
 def prepare(port: int | None) -> None:
     """Checks before any work is done that `serve` can start."""
     from distlab_dashboard import serve  # noqa: F401 - raises where a package is missing
-    from distlab_dashboard.access.token import checked_token
+    from distlab_dashboard.access.token import checked_token, checked_view_token
 
-    checked_token(HOST, os.environ.get(TOKEN))
+    checked_view_token(checked_token(HOST, os.environ.get(TOKEN)), os.environ.get(VIEW_TOKEN))
     if port is not None and (why := refusal(HOST, port)):
         raise PortInUseError(
             f"The dashboard needs a free port, and {HOST}:{port} {why}. "
@@ -34,11 +35,15 @@ def prepare(port: int | None) -> None:
         )
 
 
-def serve(source: object, *, token: str | None = None, **options: Any) -> DashboardServer:
-    """Serves the dashboard of a run, with the token of the environment if none is given."""
+def serve(
+    source: object, *, token: str | None = None, view_token: str | None = None, **options: Any
+) -> DashboardServer:
+    """Serves the dashboard of a run, with the tokens of the environment where none is given."""
     from distlab_dashboard import serve
 
-    return serve(source, token=os.environ.get(TOKEN) if token is None else token, **options)
+    token = os.environ.get(TOKEN) if token is None else token
+    view_token = os.environ.get(VIEW_TOKEN) if view_token is None else view_token
+    return serve(source, token=token, view_token=view_token, **options)
 
 
 def wait_for_interrupt() -> None:

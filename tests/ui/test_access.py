@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
 import socket
+import threading
 import zlib
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser
 
+import distlab as dl
+from distlab.control.loops import loops
 from distlab.errors import DistlabError
+from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
+from tests.patience import wait_until
 from tests.synthetic import whole_run
 from tests.ui.asking import ask, shake_hands
 from tests.ui.conftest import Served, ended, serving
@@ -54,6 +61,9 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[Any, ...], str], ...] = (
         ),
     ),
     ("token", {}, ("", "1234567", "a secret\n"), "A token has at least 8"),
+    ("view_token", {}, (TOKEN,), "so a token of its own is needed"),
+    ("view_token", {"token": TOKEN}, (TOKEN,), "so a token of its own is needed"),
+    ("view_token", {"token": TOKEN}, ("", "1234567"), "A token has at least 8"),
     ("prefix", {}, ("a(b", "../x", "a?b", "{nonce}"), "prefix is the path at"),
     ("origins", {}, ("hub.example.org", (b"a",), 3), "origins is a sequence"),
     ("origins", {}, (("https://hub.example.org",), ("*.example.org",)), "An origin is the host"),
@@ -334,3 +344,53 @@ def test_a_browser_is_asked_for_the_token_once(guarded: DashboardServer, browser
     page.goto(guarded.url.partition("?")[0])  # the cookie is enough from here on
     page.wait_for_selector("html[data-ready=true]")
     context.close()
+
+
+def test_a_view_token_lets_look_and_not_control(
+    recorder: RingRecorder, served: Served, browser: Browser, tmp_path: Path
+) -> None:
+    ending = threading.Event()
+
+    def train() -> None:
+        for _ in dl.controlled(itertools.count(), name="fit"):
+            if ending.wait(0.002):
+                break
+
+    with dl.record(tmp_path / "run", probe=False) as recording:
+        made = served(recording, token=TOKEN, view_token="another token")
+        thread = threading.Thread(target=train)
+        thread.start()
+        try:
+            wait_until(lambda: any(loop.position > 3 for loop in loops()))
+            (control,) = loops()
+            views = [browser.new_context().new_page() for _ in range(3)]
+            for page, url in zip(views, (made.url, made.view_url, made.view_url), strict=True):
+                page.goto(url)
+            views[0].wait_for_selector(".loops button")
+            for page in views[1:]:  # of two pages each receives what both show
+                note = page.get_by_text("fit is running. This page may look, and not control.")
+                note.wait_for()
+                assert (
+                    page.locator(".loops button, .capture button").locator("visible=true").count()
+                    == 0
+                )
+                page.evaluate(
+                    """(loop) => {
+                      const pressed = {orders: 1, loop, order: "stop", captures: 1}
+                      const view = Bokeh.documents[0].get_model_by_name("view")
+                      view.data = {json: [JSON.stringify(pressed)]}
+                    }""",
+                    control.number,
+                )
+            views[2].reload()  # its cookie has the same rights
+            views[2].get_by_text("This page may look, and not control.").wait_for()
+            views[0].click(".loops [data-order=pause]")
+            wait_until(lambda: control.state == "paused", "the pause")
+            for page in views[1:]:
+                page.get_by_text("fit is paused. This page may look, and not control.").wait_for()
+            for page in views:
+                page.context.close()
+        finally:
+            ending.set()
+            control.resume()
+            thread.join()

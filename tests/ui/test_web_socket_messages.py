@@ -169,7 +169,7 @@ def test_forged_messages_change_nothing_and_end_no_session(
 
 
 async def push_a_document(viewer: Viewer) -> None:
-    await viewer.send("PUSH-DOC", {"doc": await viewer.document()})
+    await viewer.send("PUSH-DOC", {"doc": {**await viewer.document(), "roots": []}})
 
 
 async def send_no_json(viewer: Viewer) -> None:

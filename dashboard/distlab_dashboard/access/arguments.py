@@ -8,6 +8,8 @@ from urllib.parse import unquote_plus
 from tornado.httputil import HTTPServerRequest
 
 TOKEN = "token"  # noqa: S105 - the argument's name
+ROLE = "role"
+"""The argument by which the gate passes on what a page may do; it removes any that was sent."""
 
 
 def argument(arguments: Mapping[str, Sequence[bytes]], name: str) -> str | None:

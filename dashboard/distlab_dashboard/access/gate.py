@@ -18,7 +18,7 @@ from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.routing import Router
 
 from distlab.errors import NotARunError
-from distlab_dashboard.access.arguments import argument, keep_arguments, take_token
+from distlab_dashboard.access.arguments import ROLE, argument, keep_arguments, take_token
 from distlab_dashboard.access.headers import POLICY, page_policy
 from distlab_dashboard.access.hosts import Host, Hosts
 from distlab_dashboard.access.messages import PageSocket
@@ -83,7 +83,11 @@ class Gate(Router):
         # Bokeh would take a session from the address, or a header: each page begins its own.
         keep_arguments(request, _RUNS)
         request.headers.pop("Bokeh-Session-Id", None)
-        context |= {"origins": self._hosts.origins, "token": self._token}
+        role = self._token.role(request, given)
+        assert role is not None
+        request.arguments[ROLE] = [role.encode()]  # of the session: Bokeh keeps and signs it
+        cookie = self._token.cookie(role)
+        context |= {"origins": self._hosts.origins, "cookie": cookie}
         return application.get_handler_delegate(request, Page, context)
 
     def _wrong_host(self, request: HTTPServerRequest) -> Reason | None:
@@ -117,7 +121,7 @@ class Gate(Router):
     def _wrong_token(
         self, request: HTTPServerRequest, path: str, given: str | None
     ) -> Reason | None:
-        if self._token.admits(request, given):
+        if self._token.role(request, given) is not None:
             return None
         asks = path in _PAGE
         text = "Open the whole address that the server printed."
@@ -146,12 +150,14 @@ class Page(DocHandler):
     """Answers with the page of a new session."""
 
     # Bokeh's handlers get what they need from their constructor's arguments, which come here too.
-    def initialize(self, *, origins: tuple[Host, ...], token: Token, **_: Any) -> None:
+    def initialize(
+        self, *, origins: tuple[Host, ...], cookie: tuple[str, str] | None, **_: Any
+    ) -> None:
         """Prepares the headers; tornado calls it for each request."""
         self._nonce = secrets.token_urlsafe(16)
         self.set_header(POLICY, page_policy(origins, self._nonce))
-        if token.required:
-            self.set_cookie(*token.cookie, httponly=True, samesite="Lax")
+        if cookie is not None:
+            self.set_cookie(*cookie, httponly=True, samesite="Lax")
 
     # Bokeh's method is a coroutine; the types of tornado's decorator hide it.
     async def get_session(self) -> ServerSession:  # type: ignore[override]

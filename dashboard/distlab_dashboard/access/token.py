@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from tornado.httputil import HTTPServerRequest
 
@@ -15,6 +15,7 @@ from distlab.errors import ArgumentValueError
 from distlab_dashboard.access.hosts import is_loopback
 
 SHORTEST_TOKEN: Final = 8
+Role: TypeAlias = Literal["control", "view"]
 
 
 def checked_token(address: str, token: str | None) -> str:
@@ -36,28 +37,45 @@ def checked_token(address: str, token: str | None) -> str:
     return token
 
 
-class Token:
-    """The token of a server, empty for none, and the cookie of browsers that presented it."""
-
-    def __init__(self, text: str, port: int) -> None:
-        self._text = text
-        # The cookie's value is not made from the token, which nobody can look for in it.
-        self.cookie = f"distlab-token-{port}", secrets.token_urlsafe()
-
-    @property
-    def required(self) -> bool:
-        """True if there is a token."""
-        return bool(self._text)
-
-    def admits(self, request: HTTPServerRequest, given: str | None) -> bool:
-        """Returns whether a request has the token or the cookie, or needs none."""
-        name, value = self.cookie
-        kept = request.cookies.get(name)
-        return (
-            not self._text
-            or (kept is not None and _same(kept.value, value))
-            or (given is not None and _same(given, self._text))
+def checked_view_token(token: str, view_token: str | None) -> str:
+    """Returns the token of those who may only look, empty for none."""
+    if view_token is None:
+        return ""
+    if not token or view_token == token:
+        raise ArgumentValueError(
+            "A view token lets others look who may not control, so a token of its own is needed "
+            "for control. Pass another token, or set DISTLAB_TOKEN for a command."
         )
+    return checked_token("", view_token)
+
+
+class Token:
+    """The tokens of a server, empty for none, and the cookies of browsers that presented them."""
+
+    def __init__(self, text: str, view_text: str, port: int) -> None:
+        # A cookie's value is not made from the token, which nobody can look for in it.
+        roles: tuple[tuple[Role, str], ...] = (("control", text), ("view", view_text))
+        self._texts = {role: secret for role, secret in roles if secret}
+        self._cookies = {
+            role: (f"distlab-{role}-{port}", secrets.token_urlsafe()) for role in self._texts
+        }
+
+    def cookie(self, role: Role) -> tuple[str, str] | None:
+        """Returns the cookie to set, as name and value; None without a token."""
+        return self._cookies.get(role)
+
+    def role(self, request: HTTPServerRequest, given: str | None) -> Role | None:
+        """Returns what a request may do by its token, else by its cookie; None for nothing."""
+        if not self._texts:
+            return "control"
+        for role, text in self._texts.items():
+            if given is not None and _same(given, text):
+                return role
+        for role, (name, value) in self._cookies.items():
+            kept = request.cookies.get(name)
+            if kept is not None and _same(kept.value, value):
+                return role
+        return None
 
 
 def _same(given: str, wanted: str) -> bool:

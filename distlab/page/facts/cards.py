@@ -153,8 +153,13 @@ def capture_button_facts(state: str) -> Facts:
     }
 
 
-def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: bool) -> Facts:
+def loop_facts(
+    rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: bool, may_control: bool = True
+) -> Facts:
     """Returns the loops that have buttons, and those that would have them elsewhere."""
+    rows = rows if may_control else None
+    where = "Its buttons are on the page that the training process serves."
+    where = where if may_control else "This page may look, and not control."
     elsewhere = [
         f"{plain(name)} is {state}"
         for name, state in zip(recorded["name"], recorded["state"], strict=True)
@@ -163,7 +168,7 @@ def loop_facts(rows: Sequence[LoopRow] | None, recorded: LoopColumns, *, live: b
     return {
         "loops": [{**row, "name": plain(row["name"])} for row in rows or ()],
         "has_loops": bool(rows),
-        "loops_elsewhere": "; ".join(elsewhere),
+        "loops_elsewhere": f"{'; '.join(elsewhere)}. {where}" if elsewhere else "",
     }
 
 
