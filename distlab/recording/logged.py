@@ -90,7 +90,7 @@ def checked_number(name: str, value: Any) -> float | jax.Array:
         )
     if not _is_real(leaf):
         found = f"shape {leaf.shape} and dtype {leaf.dtype}" if _is_array(leaf) else shown(value)
-        remedy = 'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
+        remedy = 'Pass float(value), or reduce it: strategy.reduce("MEAN", value, axis=None).'
         if isinstance(value, Mapping):
             remedy = f'Give each value in it a name of its own, such as {{"{name}/loss": loss}}.'
         raise ValueShapeError(

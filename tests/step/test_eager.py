@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -256,3 +257,11 @@ def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: floa
     assert _local(s, v) == [total] * 3
     s.run(lambda: v.assign(0.1))
     assert _local(s, v) == [np.float32(0.1)] * 3
+
+
+def test_a_class_made_for_each_replica_is_named(eagerly: None) -> None:
+    def step() -> Any:
+        return collections.namedtuple("Out", "loss")(1.0)  # noqa: PYI024 - the fault
+
+    with pytest.raises(StructureError, match=r"another class.*defined outside of the function"):
+        _strategy().run(step)

@@ -132,7 +132,7 @@ def entries(path: Path) -> dict[str, Entry]:
     """Returns the entries of a checkpoint, by name."""
     if not path.exists() and _is_checkpoint(_new(path)):  # killed as it took the old one's place
         _new(path).rename(path)
-    if not path.exists():
+    if not path.exists() or (path.is_dir() and found(path)):
         raise NotFoundError(
             f"There is no checkpoint {path}. Pass dl.train.latest_checkpoint(folder), which is the "
             "path of a folder's newest one."

@@ -29,9 +29,12 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> A
     structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
     for structure in structures:
         if structure != structures[0]:
+            same = str(structure) == str(structures[0])  # of classes with one name
             raise StructureError(
                 "All replicas must return the same structure, but one returns "
-                f"{structures[0]} and another {structure}. Return the same components on each."
+                f"{structures[0]} and another {structure}"
+                f"{' of another class' * same}. Return the same components on each"
+                f"{', of a class that is defined outside of the function' * same}."
             )
     paths, _ = jax.tree_util.tree_flatten_with_path(nests[0], is_leaf=_keep)
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)

@@ -80,6 +80,9 @@ def test_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
     with pytest.raises(NotFoundError, match="There is no checkpoint"):
         checkpoint.restore(tmp_path / "missing")
+    dl.train.CheckpointManager(checkpoint, tmp_path / "several", max_to_keep=1).save()
+    with pytest.raises(NotFoundError, match=r"no checkpoint .*several\. Pass dl\.train\.latest"):
+        checkpoint.restore(tmp_path / "several")
     (tmp_path / "file").write_text("text")
     (tmp_path / "folder").mkdir()
     for name in ("file", "folder"):
