@@ -21,7 +21,7 @@ from distlab.text.paths import is_folder
 
 EPILOG = "\n".join([
     "FILE ends in",
-    *(f"  {known.suffix:<9}{known.text}" for known in FORMATS),
+    *(f"  {known.suffix:<10}{known.text}" for known in FORMATS),
     "",
     "example:",
     "  distlab export runs/demo-20260101-120000 -o trace.json",
@@ -41,6 +41,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "-o", "--output", type=file_path, metavar="FILE", required=True, help="file to write"
     )
+    for name, what in (("from", "begin"), ("to", "end")):
+        parser.add_argument(
+            f"--{name}", type=float, metavar="SECONDS", dest=what,
+            help=f"{what} of the timeline's part to write, in seconds since the first event",
+        )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     parser.set_defaults(run=run)
 
@@ -53,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if is_folder(args.output):
         raise RecordError(f"{args.output} is a folder. Name the file to write, as -o run.html.")
     with Run.open(args.folder) as recorded:
-        target = recorded.export(args.output, overwrite=args.overwrite)
+        target = recorded.export(
+            args.output, start=args.begin, end=args.end, overwrite=args.overwrite
+        )
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from distlab.events import Event, Lost, Run, RunEnd, Unknown
+from distlab.recording.preview_room import PreviewRoom
 from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
@@ -49,6 +50,7 @@ class Writer:
         self._ring = ring
         self._standing, self._pin = ring.pin()
         self._own: list[Event] = []
+        self._room = PreviewRoom()
         self._notes: dict[int, Event] = {}
         self._started = False
         self._failed = False
@@ -142,7 +144,8 @@ class Writer:
     def _belongs(self, event: Event | Unknown) -> bool:
         if isinstance(event, Run):
             return any(event is own for own in self._own[1:])
-        return not isinstance(event, RunEnd) and id(event) not in self._notes
+        kept = not isinstance(event, RunEnd) and id(event) not in self._notes
+        return kept and self._room.admits(event)
 
     def _note_failure(self, why: str) -> None:
         """Reports, once, that storing begins to fail."""

@@ -428,7 +428,14 @@ class Run:
         """
         return to_pandas(self, kind)
 
-    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        overwrite: bool = False,
+    ) -> Path:
         """Writes the run to a file for other tools.
 
         Args:
@@ -436,15 +443,18 @@ class Run:
             page, which opens without a server. `.json`: a timeline
             that Perfetto (ui.perfetto.dev) and Chrome open, with a track for
             the Python calls, one for the input, and one for each replica's
-            device. `.jsonl`: one event a line, after a line about the file.
-            `.parquet`: the same, one event a row (needs pyarrow).
+            device; `.json.gz`: the same, compressed. `.jsonl`: one event a line, after
+            a line about the file. `.parquet`: the same, one event a row (needs pyarrow).
+          start: The begin of the timeline's part to write, in seconds since the first event.
+          end: Its end.
           overwrite: Whether an existing file may be replaced.
 
         Returns:
           The file.
 
         Raises:
-          ArgumentValueError: The suffix is not one of those.
+          ArgumentValueError: The suffix is not one of those, or that of no timeline, and a part
+            is wanted.
           MissingExtraError: pyarrow, or the dashboard, is needed and not installed.
           RecordError: The file exists or can't be written, or the run was closed.
           NotARunError: The run is damaged in a way that the format can't pass over.
@@ -459,7 +469,7 @@ class Run:
           >>> [json.loads(line)["values"] for line in lines if '"metric"' in line]
           [{'loss': 0.5}]
         """
-        return export(self, path, overwrite=overwrite)
+        return export(self, path, start=start, end=end, overwrite=overwrite)
 
     def to_tensorboard(self, logdir: str | os.PathLike[str]) -> Path:
         """Writes the run for TensorBoard: `tensorboard --logdir logs` shows it.

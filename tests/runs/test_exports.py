@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -105,6 +106,20 @@ def test_lines_keep_kinds_that_this_version_does_not_know(folder: Path, tmp_path
         last_line = newer.export(tmp_path / "newer.jsonl").read_text().splitlines()[-1]
         newer.export(tmp_path / "newer.json")
     assert json.loads(last_line) == {"kind": "weather", "time_ns": 5, "sky": [1, 2]}
+
+
+def test_a_part_of_the_timeline_is_written_compressed(run: dl.Run, tmp_path: Path) -> None:
+    whole = _trace(run, tmp_path)
+    calls = [one for one in whole if one.get("cat") == "step"]
+    start, end = calls[2]["ts"] / 1e6, (calls[3]["ts"] + calls[3]["dur"]) / 1e6
+    file = run.export(tmp_path / "part.json.gz", start=start, end=end)
+    part = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    assert [one for one in part if one.get("cat") == "step"] == calls[2:4]
+    assert [one for one in part if one["ph"] == "M"] == [one for one in whole if one["ph"] == "M"]
+    counters = {one["name"] for one in whole if one["ph"] == "C"}
+    assert "busy share of CPU:0 (replica 0 of MirroredStrategy 0)" in counters
+    with pytest.raises(ArgumentValueError, match="start choose a part of a timeline"):
+        run.export(tmp_path / "events.jsonl", start=1.0)
 
 
 def test_parquet_holds_the_lines(run: dl.Run, tmp_path: Path) -> None:
@@ -265,13 +280,13 @@ def test_all_lists_of_the_formats_agree(
     run: dl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffixes = [known.suffix for known in FORMATS]
-    assert re.findall(r"`(\.\w+)`: ", dl.Run.export.__doc__ or "") == suffixes
+    assert re.findall(r"`(\.[\w.]+)`: ", dl.Run.export.__doc__ or "") == suffixes
     with pytest.raises(SystemExit):
         cli.main(["export", "--help"])
-    helped = re.findall(r"^  (\.\w+) +(.+)$", capsys.readouterr().out, re.MULTILINE)
+    helped = re.findall(r"^  (\.[\w.]+) +(.+)$", capsys.readouterr().out, re.MULTILINE)
     assert helped == [(known.suffix, known.text) for known in FORMATS]
     section = EVENTS_PAGE.read_text().partition("## Files for other tools\n")[2]
-    assert re.findall(r"^\| `(\.\w+)` \| (.+) \|$", section, re.MULTILINE) == helped
+    assert re.findall(r"^\| `(\.[\w.]+)` \| (.+) \|$", section, re.MULTILINE) == helped
     with pytest.raises(ArgumentValueError) as refused:
         run.export(tmp_path / "run.csv")
     assert all(f"{known.suffix} " in f"{refused.value} ".replace(",", " ") for known in FORMATS)

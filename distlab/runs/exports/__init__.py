@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,12 +25,16 @@ from distlab.text.paths import at_home, path_refusal
 
 
 class Format(NamedTuple):
-    """A file format that a run can be exported to; `example` is a file name for messages."""
+    """A file format that a run can be exported to; `example` is a file name for messages.
+
+    A format with `parts` also holds a part of a run.
+    """
 
     suffix: str
     example: str
     text: str
-    write: Callable[[Recorded, Path], None]
+    write: Callable[..., None]
+    parts: bool = False
 
 
 def _write_page(run: Recorded, path: Path) -> None:
@@ -45,7 +50,20 @@ def _write_page(run: Recorded, path: Path) -> None:
 
 FORMATS: Final = (
     Format(".html", "run.html", "the dashboard's page, which opens without a server", _write_page),
-    Format(".json", "trace.json", "a timeline for ui.perfetto.dev and Chrome", trace.write),
+    Format(
+        ".json",
+        "trace.json",
+        "a timeline for ui.perfetto.dev and Chrome",
+        trace.write,
+        parts=True,
+    ),
+    Format(
+        ".json.gz",
+        "trace.json.gz",
+        "the same timeline, compressed",
+        partial(trace.write, compressed=True),
+        parts=True,
+    ),
     Format(".jsonl", "events.jsonl", "one event a line, as JSON", lines.write),
     Format(
         ".parquet",
@@ -56,17 +74,29 @@ FORMATS: Final = (
 )
 
 
-def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Writes a run to a file. See `distlab.Run.export`."""
+def export(
+    run: Recorded,
+    path: str | os.PathLike[str],
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Writes a run, or a part of its timeline, to a file. See `distlab.Run.export`."""
     if refusal := path_refusal(path, "export"):
         raise ArgumentValueError(refusal)
     target = Path(at_home(os.fspath(path)))
-    writers = {known.suffix: known.write for known in FORMATS}
-    write = writers.get(target.suffix)
-    if write is None:
+    chosen = next((one for one in FORMATS if target.name.endswith(one.suffix)), None)
+    if chosen is None:
         raise ArgumentValueError(
-            f"export writes {', '.join(writers)} files, got {target.name!r}. Use a name such as "
-            f"{', '.join(known.example for known in FORMATS)}."
+            f"export writes {', '.join(known.suffix for known in FORMATS)} files, got "
+            f"{target.name!r}. Use a name such as {', '.join(one.example for one in FORMATS)}."
+        )
+    part = {name: time for name, time in (("start", start), ("end", end)) if time is not None}
+    if part and not chosen.parts:
+        raise ArgumentValueError(
+            f"{' and '.join(part)} choose a part of a timeline, got {target.name!r}, which has the "
+            "whole run. Export a file such as trace.json, or leave it out."
         )
     # A file under its final name is always complete.
     unfinished = target.with_name(f".distlab-export-{os.getpid()}-{threading.get_ident()}")
@@ -75,7 +105,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
         with as_damage(
             run.path, f"written as {target.suffix}", "another format may hold more of it"
         ):
-            write(run, unfinished)
+            chosen.write(run, unfinished, **part)
         unfinished.replace(target)
     except DistlabError:
         raise

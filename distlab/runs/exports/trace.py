@@ -11,6 +11,7 @@ which it waited for others.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import struct
@@ -18,7 +19,7 @@ from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from distlab.events import (
     Capture,
@@ -65,16 +66,39 @@ _CALLS_KEPT: Final = 100_000
 """Calls of steps that are kept until their results are ready."""
 
 
-def write(run: Recorded, path: Path) -> None:
-    """Writes the timeline; events are read one after another, however many there are."""
+def write(
+    run: Recorded,
+    path: Path,
+    start: float | None = None,
+    end: float | None = None,
+    *,
+    compressed: bool = False,
+) -> None:
+    """Writes the timeline, or its part between two times in seconds since the run's first event.
+
+    Events are read one after another, however many there are.
+    """
+    first_us = -math.inf if start is None else 1e6 * start
+    last_us = math.inf if end is None else 1e6 * end
     about = {"run": run.meta.get("name", ""), "schema": run.meta.get("schema")}
     between = ""
-    with path.open("w", encoding="utf-8") as file:
+    with _opened(path, compressed=compressed) as file:
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
         for entry in _entries(envelopes(run)):
+            begin = entry.get("ts")
+            if begin is not None and not (
+                begin <= last_us and begin + entry.get("dur", 0.0) >= first_us
+            ):
+                continue
             file.write(between + json.dumps(entry, allow_nan=False))
             between = ",\n"
         file.write("\n]}\n")
+
+
+def _opened(path: Path, *, compressed: bool) -> IO[str]:
+    if compressed:
+        return gzip.open(path, "wt", encoding="utf-8", compresslevel=4)
+    return path.open("w", encoding="utf-8")
 
 
 def _entries(events: Iterable[Envelope]) -> Iterator[Entry]:
@@ -102,6 +126,7 @@ class Timeline:
         self._start_ns = start_ns
         self._programs: dict[int, str] = {}
         self._tracks: dict[int, list[int]] = {}
+        self._devices: dict[int, str] = {}
         self._ready_ns: dict[int, int] = {}
         self._calls: OrderedDict[int, Step] = OrderedDict()
         self._recent: deque[Step] = deque(maxlen=_SPANS_KEPT)
@@ -152,6 +177,7 @@ class Timeline:
         self._tracks[event.strategy] = list(range(base, base + size))
         for track, (replica, device) in enumerate(owned, base):
             label = f"{device} (replica {replica} of {event.name} {place})"
+            self._devices[track] = label
             yield self._name("thread_name", track, label)
 
     def _step(self, event: Step) -> Iterator[Entry]:
@@ -202,7 +228,7 @@ class Timeline:
         yield self._counter(event.time_ns, "memory of the process", memory)
         for track, busy in zip(self._tracks.get(event.strategy, []), event.busy_ns, strict=False):
             share = {"busy share": min(busy / length, 1.0)}
-            yield self._counter(event.time_ns, f"busy, track {track}", share)
+            yield self._counter(event.time_ns, f"busy share of {self._devices[track]}", share)
 
     def _capture(self, event: Capture) -> Iterator[Entry]:
         tracks = self._tracks.get(event.strategy, [])
