@@ -7,13 +7,14 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from distlab._cli.options import HelpFormatter, file_path, port, processes, seconds, whole
-from distlab._cli.serving import prepare, serve
-from distlab.errors import DistlabError, NotFoundError
+from distlab._cli.serving import prepare, serve, wait_for_interrupt
+from distlab.errors import DistlabError, NotARunError, NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
 
@@ -69,7 +70,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--dashboard", type=file_path, metavar="RUN",
-        help="show the run that the workers record in this folder, while they run",
+        help="show the run that the workers record in this folder, while they run and until Ctrl-C",
     )  # fmt: skip
     parser.add_argument(
         "--port", type=port, metavar="PORT",
@@ -99,22 +100,21 @@ def run(args: argparse.Namespace) -> int:
     def say(text: str) -> None:
         output.write("err", "distlab launch", text.encode())
 
-    shown: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
-    if args.dashboard is not None:
-        prepare(args.port)
-        shown = _LiveDashboard(args.dashboard, args.port, say)
-    with shown:
-        return job.run(
-            job.Job(
-                command=[sys.executable, *program, *args.arguments],
-                workers=args.workers,
-                devices=args.devices,
-                grace=args.grace,
-                max_restarts=args.max_restarts,
-            ),
-            output.write,
-            say,
-        )
+    work = job.Job(
+        command=[sys.executable, *program, *args.arguments],
+        workers=args.workers,
+        devices=args.devices,
+        grace=args.grace,
+        max_restarts=args.max_restarts,
+    )
+    if args.dashboard is None:
+        return job.run(work, output.write, say).code
+    prepare(args.port)
+    with _LiveDashboard(args.dashboard, args.port, say) as dashboard:
+        end = job.run(work, output.write, say)
+        if not end.signalled:
+            dashboard.stay()
+    return end.code
 
 
 class _Output:
@@ -157,7 +157,8 @@ class _LiveDashboard:
         self._port = port
         self._say = say
         self._server: DashboardServer | None = None
-        self._stop = threading.Event()
+        self._ended = threading.Event()
+        self._began = time.time()
         self._thread = threading.Thread(target=self._work, name="distlab dashboard", daemon=True)
 
     def __enter__(self) -> Self:
@@ -165,30 +166,55 @@ class _LiveDashboard:
         self._thread.start()
         return self
 
+    def stay(self) -> None:
+        """Serves on until Ctrl-C, when the program has ended and a run was recorded."""
+        self._ended.set()
+        self._thread.join()
+        if self._server is not None:
+            self._say(
+                f"the program has ended; the dashboard stays until Ctrl-C: {self._server.url}"
+            )
+            wait_for_interrupt()
+
     def __exit__(self, *_: object) -> None:
         """Stops serving."""
-        self._stop.set()
+        self._ended.set()
         self._thread.join()
         if self._server is not None:
             self._server.stop()
 
     def _work(self) -> None:
-        while not self._is_recorded():
-            if self._stop.wait(_LOOK_SECONDS):
+        while not self._serves():
+            if self._ended.wait(_LOOK_SECONDS) and not self._serves():
+                self._say(f"no dashboard: nothing was recorded in {self._folder}")
                 return
+
+    def _serves(self) -> bool:
+        """Serves the run once it is there; returns whether it is, or can't be served."""
+        folder = self._recorded()
+        if folder is None:
+            return False
         try:
             self._server = serve(self._folder, port=self._port, open_browser=False)
+        except NotARunError:  # its file has just been made
+            return False
         except DistlabError as error:
             self._say(f"no dashboard: {error}")
-        else:
-            self._say(f"dashboard: {self._server.url}")
+            return True
+        self._say(f"the run is recorded in {folder}")
+        if self._server.view_url:
+            self._say(f"to look only: {self._server.view_url}")
+        self._say(f"dashboard: {self._server.url}")
+        return True
 
-    def _is_recorded(self) -> bool:
+    def _recorded(self) -> Path | None:
+        """Returns the folder in which a run was recorded since the begin."""
         from distlab.runs.listing import run_folders
-        from distlab.runs.run_file import being_written, run_files
+        from distlab.runs.run_file import run_files
 
-        return any(
-            being_written(file)
-            for folder in run_folders(self._folder)
-            for file in run_files(folder)
-        )
+        for folder in run_folders(self._folder):
+            for file in run_files(folder):
+                with contextlib.suppress(FileNotFoundError):
+                    if file.stat().st_mtime >= self._began:
+                        return folder
+        return None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from distlab.launching.cluster_processes import ClusterProcesses
 from distlab.launching.exit_codes import described, for_shell
@@ -34,21 +34,28 @@ class Job:
     max_restarts: int = 0
 
 
-def run(job: Job, write: Write, say: Callable[[str], None]) -> int:
+class End(NamedTuple):
+    """How a job ended: the exit code for a shell, and whether the launcher got a signal."""
+
+    code: int
+    signalled: bool
+
+
+def run(job: Job, write: Write, say: Callable[[str], None]) -> End:
     """Runs a job to its end in the main thread; passes on SIGINT, SIGTERM and SIGHUP."""
     warden = Warden()
-    code = 0
+    end = End(0, signalled=False)
     try:
         for generation in range(job.max_restarts + 1):
             attempt = _Attempt(job, generation, warden, write, say)
-            code = attempt.run()
-            if code == 0 or attempt.signal is not None:
+            end = End(attempt.run(), signalled=attempt.signal is not None)
+            if end.code == 0 or end.signalled:
                 break
             if generation < job.max_restarts:
                 say(f"starts all workers again, restart {generation + 1} of {job.max_restarts}")
     finally:
         warden.close()
-    return code
+    return end
 
 
 class _Attempt:
