@@ -2,6 +2,7 @@
 JAX: a model, an optimizer and metrics made in the scope are used in the step as they are.
 
     python examples/custom_training_loop.py --epochs 3 --logs logs
+    distlab dashboard runs
     tensorboard --logdir logs
 """
 
@@ -90,7 +91,7 @@ def main(epochs: int, logs: str | None = None) -> float:
         return strategy.reduce("SUM", per_replica_losses, axis=None)
 
     accuracy = 0.0
-    with dl.record(None, tensorboard=logs) as recording:
+    with dl.record("runs/custom_training_loop", overwrite=True, tensorboard=logs) as recording:
         for epoch in range(epochs):
             losses = [distributed_train_step(inputs) for inputs in train_dist_dataset]
             for inputs in test_dist_dataset:

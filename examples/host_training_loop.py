@@ -89,4 +89,5 @@ if __name__ == "__main__":
     parser.add_argument("--loops", type=int, default=10, help="how often the host looks (10)")
     parser.add_argument("--steps-per-loop", type=int, default=50, help="steps in between (50)")
     given = parser.parse_args()
-    main(given.loops, given.steps_per_loop)
+    with dl.record("runs/host_training_loop", overwrite=True):  # for `distlab dashboard runs`
+        main(given.loops, given.steps_per_loop)

@@ -86,5 +86,6 @@ def main(epochs: int, folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=4)
-    with tempfile.TemporaryDirectory() as folder:
+    record = dl.record("runs/keras_fit", overwrite=True)  # for `distlab dashboard runs`
+    with tempfile.TemporaryDirectory() as folder, record:
         main(parser.parse_args().epochs, Path(folder))

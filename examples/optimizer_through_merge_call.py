@@ -90,4 +90,6 @@ def main(epochs: int) -> list[float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
-    main(parser.parse_args().epochs)
+    epochs = parser.parse_args().epochs
+    with dl.record("runs/optimizer_through_merge_call", overwrite=True):
+        main(epochs)

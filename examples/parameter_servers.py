@@ -144,4 +144,5 @@ if __name__ == "__main__":
     parser.add_argument("--servers", type=int, default=2, help="parameter servers (default 2)")
     parser.add_argument("--epochs", type=int, default=4, help="of 10 steps each (default 4)")
     arguments = parser.parse_args()
-    main(arguments.workers, arguments.servers, arguments.epochs)
+    with dl.record("runs/parameter_servers", overwrite=True):  # for `distlab dashboard runs`
+        main(arguments.workers, arguments.servers, arguments.epochs)

@@ -130,8 +130,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--folder", type=Path, help="where to save (default: a temporary folder)")
     given = parser.parse_args().folder
-    if given is not None:
-        main(given)
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            main(Path(temporary))
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        dl.record("runs/save_and_load", overwrite=True),
+    ):
+        main(given or Path(temporary))

@@ -1,7 +1,7 @@
 """A training loop for one worker or several: the program says nothing of how many there are.
 
     python examples/two_workers.py
-    distlab launch --workers 2 --devices 4 examples/two_workers.py
+    distlab launch --workers 2 --devices 4 --dashboard runs examples/two_workers.py
     distlab launch --workers 2 --max-restarts 1 examples/two_workers.py --backup backup
 
 Alone it runs on one CPU device, or on all accelerators. Started by `distlab launch`, or by a
@@ -58,7 +58,7 @@ def main(epochs: int, backup: str | None = None) -> float:
         checkpoint = dl.train.Checkpoint(weights=weights, bias=bias, step=step, batches=batches)
         state = dl.BackupAndRestore(checkpoint, backup, save_freq=5)
     loss = float("nan")
-    with state as saved:
+    with state as saved, dl.record("runs/two_workers", overwrite=True) as recording:
         if int(step):
             print(f"goes on after step {int(step)}")
         for x, y in batches:
@@ -68,6 +68,7 @@ def main(epochs: int, backup: str | None = None) -> float:
                 loss = float(strategy.reduce("SUM", per_replica, axis=None))
                 replicas = strategy.num_replicas_in_sync
                 print(f"step {int(step)}: loss {loss:.3f}, {replicas} replicas")
+                recording.log(int(step), loss=loss)
             if saved is not None:
                 saved.step()
     return loss

@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import distlab as dl
 from tests.launching.real_processes import Launched
 
 ROOT = Path(__file__).parent.parent
@@ -22,8 +24,13 @@ def _printed(name: str, *options: str) -> str:
     program = ROOT / "examples" / f"{name}.py"
     keras = "ignore:__array__ implementation:DeprecationWarning"  # its variables, with NumPy 2
     command = [sys.executable, "-W", "error", "-W", keras, str(program), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=240, check=False, cwd=folder
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        with dl.Run.open(f"{folder}/runs/{name}") as run:
+            assert run.summary()["status"] == "finished"
     return done.stdout
 
 
@@ -77,7 +84,8 @@ def _alone() -> str:
     return _printed("two_workers", "--epochs", "3")
 
 
-def test_two_workers_learn_what_one_does() -> None:
+def test_two_workers_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     alone = _alone()
     losses = _numbers("loss", alone)
     assert losses == sorted(losses, reverse=True)
@@ -116,6 +124,7 @@ two_workers.main(2, sys.argv[1])
 def test_a_killed_worker_is_restarted_and_training_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "examples"), *sys.path]))
     program = tmp_path / "killed_once.py"
     program.write_text(KILLED_ONCE)
