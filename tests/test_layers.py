@@ -50,10 +50,10 @@ coordinator: text errors uncopied events devices values variables context strate
 control: text errors uncopied threads events devices processes values context
 nn: text errors devices values context
 # What shows it: events to columns, columns to charts, advice and a page.
-folds: text errors events
+folds: text errors meshes events
 charts: text errors folds
 advice: text errors events folds
-page: text errors events control folds charts advice
+page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
 programs: user_code events

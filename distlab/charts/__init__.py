@@ -23,12 +23,13 @@ from distlab.charts.devices import DeviceShares
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
 from distlab.charts.over_time import BatchHistory, ProcessMemory, Rates, ServerTraffic
 from distlab.charts.placement import PlacementTable
-from distlab.charts.reductions import ReductionBars, reduction_rows
+from distlab.charts.reductions import AxisBars, ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
 from distlab.charts.traffic import Traffic, TrafficRow, traffic_row
 from distlab.text import units
 
 __all__ = [
+    "AxisBars",
     "BatchHistory",
     "BatchTiles",
     "CapturedSpans",

@@ -93,7 +93,7 @@ def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], I
         return [], [], table
     names = [plain(name, 22) for name in columns["name"][:most]]
     details = [
-        (f"{dtype}[{', '.join(map(str, shape))}] " if dtype else "") + layout.replace("_", " ")
+        (f"{dtype}[{', '.join(map(str, shape))}] " if dtype else "") + layout_text(layout)
         for dtype, shape, layout in zip(
             columns["dtype"], columns["shape"], columns["layout"], strict=True
         )
@@ -104,8 +104,13 @@ def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], I
         details.append("smaller variables")
         rows.append(table[most:].sum(axis=0, keepdims=True))
     total = table.sum(axis=0, keepdims=True)
-    copies = f"{bytes_text(int(total.sum()))} with all copies"
+    copies = f"{bytes_text(int((total * columns['devices']).sum()))} with all copies"
     return [*names, "total"], [*details, copies], np.concatenate([*rows, total])
+
+
+def layout_text(layout: str) -> str:
+    """Returns a variable's layout, or an array's spec, as words."""
+    return "per replica" if layout == "per_replica" else plain(layout, 40)
 
 
 def _cells(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ from distlab.text.units import count_text, dtype_text, duration_text, plain
 
 _MOST_BARS = 10
 _FEWEST_BARS = 5
+_MOST_AXES = 6
+_FEWEST_AXES = 3
 _EMPTY = (
     "Nothing was combined across replicas yet.\n"
     "ctx.all_reduce(...) inside a step and strategy.reduce(...) show here."
@@ -87,7 +90,12 @@ class ReductionBars:
             "dtype": [plain(dtype_text(dtype), 24) for dtype in columns["dtype"]],
             "count_text": counts,
             "total_text": [bytes_text(size) for size in columns["total_bytes"]],
-            "participants": list(columns["participants"]),
+            "participants": [
+                f"{group} along {plain(along)}" if along else str(count)
+                for count, along, group in zip(
+                    columns["participants"], columns["along"], columns["group"], strict=True
+                )
+            ],
             "time": [
                 "not timed" if inside else duration_text(mean / 1e3)
                 for inside, mean in zip(columns["inside"], columns["mean_ms"], strict=True)
@@ -118,6 +126,56 @@ class ReductionBars:
             "color": [colour(0) if inside else colour(1) for inside in data["inside"]],
             "each": data["each"],
             "count_text": data["count_text"],
+        }
+
+
+class AxisBars:
+    """Bars of the bytes that one device sends along the axes of the user's own mesh.
+
+    Attributes:
+      root: The figure.
+      source: One row for each axis, or axes together: `y`, `name`, `sent`, `text`, `kinds`.
+    """
+
+    def __init__(self, *, height: int = 150) -> None:
+        self.source = fig.new_source(
+            "axis_bars", "y", "room", "name", "sent", "text", "kinds", "color"
+        )
+        plot = fig.new_figure(
+            "Bytes that one device sends, by axis of the mesh", height=height,
+            x_range=DataRange1d(start=0, range_padding=0.02),
+        )  # fmt: skip
+        bars = fig.draw_bars(plot, self.source, 0, "sent", height=0.6)
+        unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
+        room = fig.draw(plot, self.source, unseen)
+        plot.y_range = fig.range_of([bars, room], 0.02)
+        fig.label_rows(plot, self.source, left="name", right="text")
+        plot.min_border_left, plot.min_border_right = 130, 90
+        plot.xaxis.formatter = fig.bytes_formatter()
+        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
+        fig.add_hover(plot, bars, ("along", "@name"), ("sent", "@text"), ("by", "@kinds"))
+        self.root = plot
+
+    def update(self, columns: ReductionColumns) -> None:
+        """Shows the newest `Folds.columns("reductions")`."""
+        sent: Counter[str] = Counter()
+        kinds: dict[str, dict[str, None]] = {}
+        for along, size, kind in zip(
+            columns["along"], columns["sent_bytes"], columns["kind"], strict=True
+        ):
+            axes = along.partition(" shift ")[0]
+            if axes:
+                sent[axes] += size
+                kinds.setdefault(axes, {})[plain(kind)] = None
+        rows = sent.most_common(_MOST_AXES)
+        self.source.data = {
+            "y": -np.arange(len(rows), dtype=np.float64),
+            "room": np.full(len(rows), 0.5 - max(len(rows), _FEWEST_AXES)),
+            "name": [plain(axes, 24) for axes, _ in rows],
+            "sent": [size for _, size in rows],
+            "text": [bytes_text(size) for _, size in rows],
+            "kinds": [", ".join(kinds[axes]) for axes, _ in rows],
+            "color": [colour(0)] * len(rows),
         }
 
 

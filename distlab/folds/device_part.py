@@ -53,7 +53,8 @@ def part_of_placements(placements: PlacementColumns, first: int | None = None) -
         return placements
     rows = groups(len(names), first, MOST_ROWS)
     means = np.rint(_means(placements["bytes"], *rows)).astype(np.int64)
-    return {**placements, "device": group_names(names, *rows), "bytes": means}
+    counts = placements["devices"][rows[0]] * rows[1]
+    return {**placements, "device": group_names(names, *rows), "bytes": means, "devices": counts}
 
 
 def part_of_captures(captures: CaptureColumns, first: int | None = None) -> CaptureColumns:

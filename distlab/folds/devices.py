@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
@@ -29,6 +30,7 @@ class DeviceColumns(TypedDict):
     process_bytes: Ints  #: Resident memory at each window's end, the largest of merged
     simulated: bool  #: Whether the devices share one machine's cores
     watched: int
+    mesh: dict[str, int]  #: Axes of their mesh, empty for a strategy's replicas
 
 
 class _Window(NamedTuple):
@@ -91,6 +93,7 @@ class Devices(Fold[DeviceColumns]):
         self._simulated = False
         self._ended = False
         self._names: dict[int, list[str]] = {}
+        self._meshes: dict[int, dict[str, int]] = {}
         self._windows: dict[int, _Windows] = {}
         self._newest: int | None = None
         self._watched = 0
@@ -101,6 +104,9 @@ class Devices(Fold[DeviceColumns]):
                 self._add_sample(event)
             case Strategy():
                 self._names[event.strategy] = event.devices
+                sizes = event.axes.values()
+                if min(sizes, default=0) > 0 and math.prod(sizes) == len(event.devices):
+                    self._meshes[event.strategy] = event.axes
             case Run():
                 self._clock.start(event.time_ns)
                 self._simulated = any(device.simulated for device in event.devices)
@@ -140,6 +146,7 @@ class Devices(Fold[DeviceColumns]):
             "process_bytes": np.array([one.process_bytes for one in kept], np.int64),
             "simulated": self._simulated,
             "watched": self._watched,
+            "mesh": {} if newest is None else self._meshes.get(newest, {}),
         }
 
 

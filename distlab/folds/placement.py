@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
-from typing import ClassVar, Final, TypedDict
+from typing import ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.events import Event, Placement
+from distlab.events import ArrayPlace, Compile, Event, Placement, Strategy
 from distlab.folds._fold import Fold
 from distlab.folds.arrays import MOST_ENTRIES, Ints
+from distlab.meshes import blocks
 
 _SERVER: Final = "server "
 
 
+class Division(NamedTuple):
+    """Arrays that a mesh divides alike."""
+
+    spec: blocks.Spec  # Of the largest array, as its name and shape
+    name: str
+    shape: list[int]
+    arrays: int
+    bytes: int  # Of all of them on one device
+
+
 class PlacementColumns(TypedDict):
-    """Columns of `Placements`: one row for each variable or part of one, largest variable first."""
+    """Columns of `Placements`: one row for each variable or part of one, largest variable first.
+
+    The arrays that the largest observed function receives on its mesh follow them. These have one
+    column of `bytes`, which stands for all its devices.
+    """
 
     name: list[str]
-    layout: list[str]  #: `"replicated"`, `"per_replica"` or `"single"`
+    layout: list[str]  #: `"replicated"`, `"per_replica"`, `"single"`; on a mesh the spec
     shape: list[list[int]]
     dtype: list[str]
     bytes: Ints  #: Bytes on each device, `(variables, devices)`; 0 where there is no copy
     device: list[str]  #: For each column of `bytes`; `server 0` and so on come last
     device_bytes: Ints  #: Bytes of all variables on each device or server
+    devices: Ints  #: How many devices each column stands for
+    mesh: dict[str, int]  #: Axes of the mesh, empty without one
+    function: str  #: The function that receives the mesh's arrays
+    divided: list[Division]  #: The ways in which the mesh divides them, most bytes first
 
 
 class Placements(Fold[PlacementColumns]):
     """Variables that were placed and not freed."""
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Placement,)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Placement, Strategy, Compile)
 
     def __init__(self) -> None:
+        self._meshes: set[int] = set()
+        self._received: dict[str, Compile] = {}
         self._arrays: dict[int, Placement] = {}
         self._devices: dict[str, None] = {}
         self._servers: set[int] = set()
 
     def _add(self, event: Event) -> None:
+        if isinstance(event, Strategy) and event.form == "mesh":
+            self._meshes.add(event.strategy)
+        elif (
+            isinstance(event, Compile)
+            and event.strategy in self._meshes
+            and blocks.is_sound((), event.mesh)
+        ):
+            self._received[event.function] = event
         if not isinstance(event, Placement):
             return
         if event.action == "place":
@@ -64,7 +94,7 @@ class Placements(Fold[PlacementColumns]):
                 total[place] += size
                 if row < len(shown):
                     table[row, place] += size
-        return {
+        columns: PlacementColumns = {
             "name": [placed.name for placed in shown],
             "layout": [placed.layout for placed in shown],
             "shape": [list(placed.shape) for placed in shown],
@@ -72,7 +102,50 @@ class Placements(Fold[PlacementColumns]):
             "bytes": table,
             "device": list(column),
             "device_bytes": total,
+            "devices": np.ones(len(column), np.int64),
+            "mesh": {},
+            "function": "",
+            "divided": [],
         }
+        if self._received:
+            _add_mesh(columns, max(self._received.values(), key=_received_bytes))
+        return columns
+
+
+def _received_bytes(program: Compile) -> int:
+    return sum(one.bytes_per_device for one in program.inputs)
+
+
+def _add_mesh(columns: PlacementColumns, program: Compile) -> None:
+    """Adds the arrays that a program receives on its mesh."""
+    mesh = program.mesh
+    inputs = sorted(program.inputs, key=lambda one: -one.bytes_per_device)
+    old, sizes = columns["bytes"], np.array([one.bytes_per_device for one in inputs], np.int64)
+    columns["bytes"] = np.zeros((len(old) + len(sizes), old.shape[1] + 1), np.int64)
+    columns["bytes"][: len(old), :-1], columns["bytes"][len(old) :, -1] = old, sizes
+    count = math.prod(mesh.values())
+    columns["device"].append(f"each of {count}")
+    columns["device_bytes"] = np.append(columns["device_bytes"], sizes.sum())
+    columns["devices"] = np.append(columns["devices"], count)
+    columns["mesh"], columns["function"] = mesh, program.function
+    found: dict[object, Division] = {}
+    for one in inputs:
+        spec = _spec(one, mesh)
+        columns["name"].append(one.name)
+        columns["layout"].append("not on the mesh" if spec is None else blocks.spec_text(spec))
+        columns["shape"].append(list(one.shape))
+        columns["dtype"].append(one.dtype)
+        if spec is not None:
+            key = tuple(names for names in spec if names)
+            known = found.get(key, Division(spec, one.name, list(one.shape), 0, 0))
+            size = known.bytes + one.bytes_per_device
+            found[key] = known._replace(arrays=known.arrays + 1, bytes=size)
+    columns["divided"] = sorted(found.values(), key=lambda one: -one.bytes)
+
+
+def _spec(one: ArrayPlace, mesh: dict[str, int]) -> blocks.Spec | None:
+    spec = None if one.spec is None else blocks.full_spec(one.spec, len(one.shape))
+    return spec if spec is not None and blocks.is_sound(spec, mesh) else None
 
 
 def _in_order(arrays: Collection[Placement]) -> list[Placement]:

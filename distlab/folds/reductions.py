@@ -54,6 +54,22 @@ def combined(collective: Collective) -> Combined:
     return Combined(text, largest, values)
 
 
+def _purpose(collective: Collective) -> Combined:
+    """Returns what a collective of a user's own mesh moves: its purpose, where that is known."""
+    found = combined(collective)
+    names = collective.names
+    if not collective.purpose:
+        return found
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    of = f" of {', '.join(names[:2])}{more}" if names else ""
+    return found._replace(text=f"{collective.purpose}{of}", largest="")
+
+
+def _along(collective: Collective) -> str:
+    shift = "" if collective.shift is None else f" shift {collective.shift:+d}"
+    return f"{', '.join(collective.axes)}{shift}"
+
+
 def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'s' * (count != 1)}"
 
@@ -74,6 +90,9 @@ class ReductionColumns(TypedDict):
     dtype: list[str]
     bytes: list[int]  #: Bytes of the operand on one replica, each time
     participants: list[int]
+    along: list[str]  #: Axes of the user's own mesh, such as `"data"`, `"seq shift +1"`; or empty
+    group: list[int]  #: Devices that work together, 0 for unknown
+    sent_bytes: list[int]  #: Bytes that one device sends in all; 0 from Python
     count: list[int]
     at_least: list[bool]  #: XLA does not know how often: once a step is counted
     total_bytes: list[int]  #: Of one replica's operands, not of a network
@@ -95,6 +114,9 @@ class _Kind(NamedTuple):
     bytes: int
     participants: int
     at_least: bool
+    along: str = ""
+    group: int = 0
+    wire_bytes: int = 0  # That one device sends each time
 
 
 class Reductions(Fold[ReductionColumns]):
@@ -161,6 +183,7 @@ class Reductions(Fold[ReductionColumns]):
             how=[tuple(lines.get(kind, (kind.algorithm,))) for kind in kinds],
             count=[counts[kind] for kind in kinds],
             total_bytes=[kind.bytes * counts[kind] for kind in kinds],
+            sent_bytes=[kind.wire_bytes * counts[kind] for kind in kinds],
             mean_ms=[
                 self._spent_ns[kind] / counts[kind] / 1e6 if one else nan
                 for kind, one in zip(kinds, called, strict=True)
@@ -179,16 +202,20 @@ def _inside(
     # its lines serve only for kinds that no other program has.
     for program in sorted(programs, key=lambda program: program.mode == "ragged"):
         here: dict[_Kind, dict[str, None]] = {}
+        of_user = not program.mesh.keys() <= {"replica"}
         for one in program.collectives:
             kind = _Kind(
                 where=f"inside {program.function}",
                 kind=one.kind,
-                combined=combined(one),
+                combined=_purpose(one) if of_user else combined(one),
                 algorithm="",
                 dtype=one.dtype,
                 bytes=one.operand_bytes,
                 participants=one.participants,
                 at_least=one.times_per_step is None,
+                along=_along(one) if of_user else "",
+                group=one.group,
+                wire_bytes=one.wire_bytes or 0,
             )
             times = 1 if one.times_per_step is None else one.times_per_step
             counts[kind] += times * steps[program.program]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ Spec: TypeAlias = tuple[tuple[str, ...], ...]
 
 Axes: TypeAlias = Mapping[str, int]
 """Names and sizes of a mesh's axes, in its order."""
+
+_MOST_POSITIONS: Final = 1 << 16
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -33,6 +35,13 @@ def full_spec(spec: Iterable[Any], rank: int) -> Spec:
 
 def _is_names(entry: Any) -> bool:
     return isinstance(entry, tuple | list)
+
+
+def is_sound(spec: Spec, axes: Axes) -> bool:
+    """Returns whether a mesh and a spec can be drawn: a damaged run may state any."""
+    known = {name for names in spec for name in names} <= axes.keys()
+    sizes = axes.values()
+    return known and min(sizes, default=0) > 0 and math.prod(sizes) <= _MOST_POSITIONS
 
 
 def cuts(spec: Spec, axes: Axes) -> tuple[int, ...]:

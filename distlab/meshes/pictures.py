@@ -95,17 +95,19 @@ def pictures_html(pictures: Sequence[Picture], *, tooltips: bool = False) -> str
 
 def _html(picture: Picture, *, tooltips: bool) -> str:
     grid = grid_of(picture.axes)
-    small = len(picture.colours) > _MOST_LABELLED
+    large = len(picture.colours) > _MOST_LABELLED
     places = np.arange(len(picture.colours))
+    if large and len(set(picture.colours)) == 1:
+        grid = grid._replace(titles=[])  # one colour says no more than the facts
     panels = []
     for panel, title in enumerate(grid.titles):
         table = grid.table(places, panel)
-        if not small:
+        if not large:
             drawn = _labelled(picture, grid, table)
         else:
             drawn = _cells(picture, table) if tooltips else _pixels(picture, table, title)
         panels.append(f"<div>{escape(title)}<br>{drawn}</div>" if title else drawn)
-    facts = f"{picture.facts}. {_axes_of(grid)}" if small else picture.facts
+    facts = f"{picture.facts}. {_axes_of(grid)}" if large and panels else picture.facts
     return (
         f'<div style="max-width:350px;margin:10px 0 0"><b>{escape(picture.title)}</b>'
         f'<div style="{_FAINT}">{escape(facts)}</div>'
@@ -143,7 +145,7 @@ def _tooltip(picture: Picture, place: int) -> str:
 
 def _side(table: Ints) -> int:
     """Returns the pixels of a small cell, its gap included."""
-    return min(12, max(4, _MOST_PIXELS // max(table.shape)))
+    return min(10, max(4, _MOST_PIXELS // max(table.shape)))
 
 
 def _cells(picture: Picture, table: Ints) -> str:

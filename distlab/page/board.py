@@ -19,6 +19,7 @@ from distlab.folds import FoldName, Folds, compare
 from distlab.page import (
     comparison_tables,
     event_search,
+    grids,
     programs,
     runs_table,
     servers,
@@ -40,6 +41,7 @@ TABLES: Final = {
     "links": workers.LINKS,
     "closures": servers.CLOSURES,
     "server_links": servers.LINKS,
+    **dict.fromkeys(grids.DRAWN, ("html",)),
 }
 """Columns of the tables that the page's script draws, by table."""
 
@@ -47,6 +49,8 @@ _TABLE_ROWS: Final[dict[str, tuple[str, FoldName, Callable[[Any], dict[str, list
     "programs": ("compile", "programs", programs.program_rows),
     "closures": ("servers", "coordination", servers.closure_rows),
     "server_links": ("servers", "coordination", servers.link_rows),
+    "placement_grids": ("placement", "placement", grids.placement_rows),
+    "device_grids": ("devices", "devices", grids.device_rows),
 }
 """The page, the fold and the rows of the tables of one fold."""
 
@@ -110,6 +114,8 @@ class Board:
             # Or Bokeh would walk through all models for each new chart: most of the time.
             with document.models.freeze():
                 failed = self._update_charts(folds, view, page)
+        if page in {None, "batches"} and self._is_new("batch_grids", folds.version("batches")):
+            self.set_rows("batch_grids", grids.batch_rows(folds.batch(view.batch, view.dataset)))
         for table, (own_page, fold, rows) in _TABLE_ROWS.items():
             if page in {None, own_page} and self._is_new(table, folds.version(fold)):
                 self.set_rows(table, rows(folds.columns(fold)))

@@ -168,6 +168,7 @@ CHARTS: Final[Mapping[str, Entry]] = {
     "reductions": _whole(
         "reductions", 220, charts.ReductionBars, "reductions", notebook=_narrow_reductions
     ),
+    "axes": _whole("reductions", 150, charts.AxisBars, "reductions"),
     "one_reduction": Entry(
         "reductions",
         420,

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from distlab.charts.placement import layout_text
 from distlab.charts.theme import ink_on, ramp
 from distlab.folds import (
     BatchDetail,
@@ -77,7 +78,7 @@ def _placement(columns: PlacementColumns) -> str:
     shown: dict[str, list[str]] = {
         "Variable": [escape(plain(name, 30)) for name in columns["name"]],
         "One copy": [
-            escape(f"{dtype}[{', '.join(map(str, shape))}] {layout.replace('_', ' ')}")
+            escape(f"{dtype}[{', '.join(map(str, shape))}] {layout_text(layout)}")
             for dtype, shape, layout in zip(
                 columns["dtype"], columns["shape"], columns["layout"], strict=True
             )

@@ -403,6 +403,10 @@ def forty_variables() -> PlacementColumns:
         "bytes": np.full((40, 2), 16),
         "device": ["a", "b"],
         "device_bytes": np.full(2, 640),
+        "devices": np.ones(2, np.int64),
+        "mesh": {},
+        "function": "",
+        "divided": [],
     }
 
 

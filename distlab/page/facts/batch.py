@@ -12,6 +12,7 @@ from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns, BatchDetail, part_of_batches
 from distlab.folds.arrays import Ints
+from distlab.meshes import blocks
 from distlab.page.facts.amounts import MOST_ROWS, NOTHING, Facts, counted
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain
@@ -79,7 +80,7 @@ def _detail_facts(detail: BatchDetail, numbers: Ints, names: Sequence[str]) -> F
         "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",
         "batch_total": counted(sum(detail["size"]), "example"),
         "batch_bytes": bytes_text(detail["bytes"]),
-        "batch_policy": _POLICIES.get(detail["policy"], plain(detail["policy"])),
+        "batch_policy": _policy(detail),
         "batch_wait": duration_text(detail["wait_ms"] / 1e3),
         "batch_transfer": duration_text(detail["transfer_ms"] / 1e3),
         "batch_sizes": [
@@ -94,8 +95,15 @@ def _detail_facts(detail: BatchDetail, numbers: Ints, names: Sequence[str]) -> F
         ],
         "batch_parted": len(detail["replica"]) > MOST_ROWS,
         "batch_pieces": _pieces(groups),
-        "has_pieces": True,
+        "has_pieces": not detail["mesh"],
     }
+
+
+def _policy(detail: BatchDetail) -> str:
+    if not detail["mesh"]:
+        return _POLICIES.get(detail["policy"], plain(detail["policy"]))
+    spec = blocks.full_spec(detail["spec"], len(detail["shape"]))
+    return plain(f"{blocks.spec_text(spec)} on {blocks.axes_text(detail['mesh'])}", 120)
 
 
 def missing_text(

@@ -11,10 +11,12 @@ from distlab.folds import (
     CaptureColumns,
     HeaderColumns,
     LoopColumns,
+    PlacementColumns,
     ProgramColumns,
     ReductionColumns,
     WorkerColumns,
 )
+from distlab.meshes.blocks import axes_text
 from distlab.page.facts.amounts import NOTHING, Facts, counted
 from distlab.page.loop_buttons import LoopRow
 from distlab.text.bytes import bytes_text
@@ -77,14 +79,22 @@ class ReductionRow(NamedTuple):
     size: str
 
 
+def placement_facts(placement: PlacementColumns) -> Facts:
+    """Returns whose arrays are drawn."""
+    mesh = plain(axes_text(placement["mesh"]), 80)
+    of = f"what {plain(placement['function'])} receives, on {mesh}" if mesh else ""
+    return {"mesh_placement": of}
+
+
 def reduction_facts(reductions: ReductionColumns) -> Facts:
-    """Returns what the table of reductions leaves out."""
+    """Returns what the table of reductions leaves out, and whether they are along mesh axes."""
     left_out = reductions["rows_left_out"]
     return {
         "reductions_left_out": f"{count_text(left_out)} reductions called from Python, of further "
         "kinds, are not counted here."
         if left_out
-        else ""
+        else "",
+        "has_axes": any(reductions["along"]),
     }
 
 
@@ -93,7 +103,10 @@ def reduction_rows(reductions: ReductionColumns) -> list[ReductionRow]:
     counts: dict[tuple[str, str, bool, int], int] = {}
     kinds = zip(
         reductions["kind"],
-        reductions["where"],
+        [
+            f"{where} along {along}" if along else where
+            for where, along in zip(reductions["where"], reductions["along"], strict=True)
+        ],
         reductions["at_least"],
         reductions["bytes"],
         strict=True,

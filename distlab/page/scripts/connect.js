@@ -35,6 +35,15 @@ function connect(page) {
     rows.properties.data.change.connect(draw)
     draw()
   }
+  for (const place of all("[data-grids]")) {
+    const rows = page.get_model_by_name(`${place.dataset.grids}_rows`)
+    const draw = () => {
+      place.innerHTML = rows.get_column("html")[0] ?? "" // the session has escaped its texts
+      place.closest("article").hidden = !place.innerHTML
+    }
+    rows.properties.data.change.connect(draw)
+    draw()
+  }
   page.on_event("connection_lost", lost)
   page.on_event("client_reconnected", () => { away = false; show() })
   read()

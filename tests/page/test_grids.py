@@ -1,0 +1,144 @@
+"""Pages of a mesh: arrays, batches, busy shares and collectives drawn by its axes."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import msgspec
+import numpy as np
+
+from distlab.charts import AxisBars, ReductionBars
+from distlab.events import ArrayPlace, Collective, DeviceSample, Event, Sharding, Strategy
+from distlab.folds import Folds
+from distlab.page import grids
+from tests.recording import samples
+from tests.synthetic import whole_run
+
+SMALL = {"data": 4, "model": 2}
+LARGE = {"data": 16, "fsdp": 16, "model": 4}
+
+
+def place(name: str, shape: list[int], spec: list[list[str]], size: int) -> ArrayPlace:
+    return ArrayPlace(name=name, dtype="float32", shape=shape, spec=spec, bytes_per_device=size)
+
+
+def collective(kind: str, axes: list[str], sent: int, shift: int | None = None) -> Collective:
+    return Collective(
+        kind=kind, operand_bytes=sent, dtype="f32", operands=1, participants=8, times_per_step=1,
+        source="", wire_bytes=sent, group=4, axes=axes, shift=shift, purpose="gradients",
+        names=["w", "b", "c", "d"],
+    )  # fmt: skip
+
+
+def run_on(axes: dict[str, int]) -> list[Event]:
+    """A program observed on a mesh: one step, one batch and one watched window."""
+    count = math.prod(axes.values())
+    names = [f"CPU:{n}" for n in range(count)]
+    inputs = [
+        place("state['w']", [64, 32], [[], ["model"]], 4096),
+        place("state['b']", [32], [["model"]], 64),
+        place("x", [64, 8], [["data"], []], 512),
+    ]
+    collectives = [
+        collective("all-reduce", ["data"], 1000),
+        collective("collective-permute", ["model"], 50, shift=1),
+        collective("all-reduce", ["data"], 200),
+    ]
+    compiled = msgspec.structs.replace(
+        samples.compiled(), strategy=0, program=0, mesh=axes, inputs=inputs, collectives=collectives
+    )
+    return [
+        samples.run(),
+        Strategy(time_ns=2, strategy=0, name="Mesh", devices=names, form="mesh", axes=axes),
+        compiled,
+        Sharding(
+            time_ns=3, strategy=0, dataset=0, batch=0, epoch=0, sizes=[], nominal=16, indices=None,
+            bytes=2048, wait_ns=0, transfer_ns=0, policy="rebatch", mesh=axes,
+            spec=[["data"], []], shape=[64, 8],
+        ),
+        msgspec.structs.replace(samples.step(0), strategy=0, program=0),
+        DeviceSample(
+            time_ns=2_000, strategy=0, start_ns=1_000, busy_ns=[500] * (count - 1) + [1000],
+            memory_bytes=None, process_memory_bytes=1,
+        ),
+    ]  # fmt: skip
+
+
+def read(events: list[Event]) -> Folds:
+    folds = Folds()
+    folds.add(events)
+    return folds
+
+
+def test_arrays_of_a_mesh_have_one_column_of_bytes() -> None:
+    columns = read(run_on(SMALL)).columns("placement")
+    assert columns["name"] == ["state['w']", "x", "state['b']"]
+    assert columns["layout"] == ["P(None, 'model')", "P('data')", "P('model')"]
+    assert columns["bytes"].tolist() == [[4096], [512], [64]]
+    assert (columns["device"], columns["devices"].tolist()) == (["each of 8"], [8])
+
+
+def test_arrays_divided_alike_share_a_drawing() -> None:
+    first, second = grids.placement_pictures(read(run_on(SMALL)).columns("placement"))
+    assert first.title == "P(None, 'model')"
+    assert first.facts == "2 arrays, 4.16 kB a device; 2 blocks, 4 copies of each along data"
+    assert first.texts == ["0", "1"] * 4
+    assert second.details[2] == "x[16:32, 0:8]"
+
+
+def test_busy_shares_lie_at_their_places_of_the_mesh() -> None:
+    [picture] = grids.device_pictures(read(run_on(SMALL)).columns("devices"))
+    assert picture.texts == ["50 %"] * 7 + ["100 %"]
+    [html] = grids.device_rows(read(run_on(SMALL)).columns("devices"))["html"]
+    assert 'title="data 3, model 1: CPU:7, busy 100 %"' in html
+
+
+def test_parts_of_a_batch_are_drawn_on_the_mesh() -> None:
+    [picture] = grids.batch_pictures(read(run_on(SMALL)).batch())
+    assert picture.texts == ["0", "0", "1", "1", "2", "2", "3", "3"]
+
+
+def test_1024_devices_have_a_cell_and_a_tooltip_each() -> None:
+    folds = read(run_on(LARGE))
+    for [html] in (
+        grids.placement_rows(folds.columns("placement"))["html"],
+        grids.device_rows(folds.columns("devices"))["html"],
+    ):
+        cells = re.findall(r'<td title="data \d+, fsdp \d+, model \d: ', html)
+        assert len(cells) % 1024 == 0
+        assert len(html) < 130 * len(cells)
+
+
+def test_a_strategys_run_has_no_drawing_of_a_mesh() -> None:
+    folds = Folds()
+    folds.add(whole_run(20))
+    assert grids.placement_rows(folds.columns("placement")) == {"html": []}
+    assert grids.device_rows(folds.columns("devices")) == {"html": []}
+    assert grids.batch_rows(folds.batch()) == {"html": []}
+    assert not any(folds.columns("reductions")["along"])
+
+
+def test_collectives_are_added_up_by_axis() -> None:
+    columns = read(run_on(SMALL)).columns("reductions")
+    bars, rows = AxisBars(), ReductionBars()
+    bars.update(columns)
+    rows.update(columns)
+    assert dict(zip(bars.source.data["name"], bars.source.data["sent"], strict=True)) == {
+        "data": 1200,
+        "model": 50,
+    }
+    assert rows.source.data["participants"][-1] == "4 along model shift +1"
+    assert rows.source.data["what"][0] == "gradients of w, b and 2 more"
+
+
+def test_a_damaged_mesh_draws_nothing() -> None:
+    for axes in ({"data": 1 << 40}, {"data": 0}, {"data": -4, "model": -2}, {"other": 8}):
+        events = run_on(SMALL)
+        events[2] = msgspec.structs.replace(events[2], mesh=axes)
+        events[3] = msgspec.structs.replace(events[3], mesh=axes)
+        folds = read(events)
+        grids.batch_rows(folds.batch())
+        drawn = grids.placement_pictures(folds.columns("placement"))
+        assert all(len(picture.texts) <= 8 for picture in drawn)
+        assert np.isfinite(folds.columns("placement")["device_bytes"]).all()
