@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -120,21 +121,29 @@ def _listed(changed: dict[str, tuple[str, str]]) -> str:
 
 def getter(path: Path) -> Callable[[Any], Any]:
     """Returns a function that follows a path in a pytree, without walking over the tree."""
-    gets: list[tuple[bool, Any]] = []
+    gets: list[Callable[[Any], Any]] = []
     for key in path:
         match key:
             case jax.tree_util.SequenceKey(idx=index):
-                gets.append((False, index))
+                gets.append(operator.itemgetter(index))
             case jax.tree_util.DictKey(key=name):
-                gets.append((False, name))
+                gets.append(operator.itemgetter(name))
+            case jax.tree_util.GetAttrKey(name="value"):
+                gets.append(_value)
             case jax.tree_util.GetAttrKey(name=name):
-                gets.append((True, name))
+                gets.append(operator.attrgetter(name))
             case _:
                 raise LookupError(key)
 
     def get(tree: Any) -> Any:
-        for attribute, key in gets:
-            tree = getattr(tree, key) if attribute else tree[key]
+        for one in gets:
+            tree = one(tree)
         return tree
 
     return get
+
+
+def _value(node: Any) -> Any:
+    """Returns the array of a variable; Flax NNX warns of the attribute that its path names."""
+    get_value = getattr(node, "get_value", None)
+    return node.value if get_value is None else get_value()

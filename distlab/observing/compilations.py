@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -16,6 +17,7 @@ _COMPILED: Final = f"{_COMPILE}backend_compile_duration"
 _CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 _LISTENS: Final = "/distlab/listens"
 _KEPT: Final = 10_000
+_RECENT: Final = 100
 
 
 class Compilation(NamedTuple):
@@ -48,13 +50,16 @@ class Heard(threading.local):
 
     Attributes:
       work: Number of traces and lowerings so far.
-      last: Number of the last one, among those of all threads.
-      noted: Number of the last one whose program was read.
+      last: The last one.
+      recent: The last of them, the newest at the end.
+      noted: The last one whose program was read.
     """
 
     def __init__(self) -> None:
         self.work = 0
-        self.last = self.noted = -1
+        self.last: Compilation | None = None
+        self.noted: Compilation | None = None
+        self.recent: deque[Compilation] = deque(maxlen=_RECENT)
         self.trace_s = self.lower_s = 0.0
         self.from_cache = False
 
@@ -64,7 +69,6 @@ heard: Final = Heard()
 
 _kept: Final[deque[Compilation]] = deque(maxlen=_KEPT)
 _lock = threading.RLock()
-_number = 0
 _listening = False
 
 
@@ -91,19 +95,22 @@ def compilations() -> list[Compilation]:
         return list(_kept)
 
 
-def explain(number: int, why: str) -> None:
-    """Adds to a compilation why it was made; the number is that of `Heard.last`."""
-    with _lock:
-        place = number - (_number - len(_kept))
-        if 0 <= place < len(_kept):
-            _kept[place] = _kept[place]._replace(why=why)
+def longest_since(last: Compilation | None) -> Compilation | None:
+    """Returns the longest compilation of the calling thread since one: that of a call.
+
+    Others may be of operations around it, as on the results of a `pmap`.
+    """
+    found = list(itertools.takewhile(lambda one: one is not last, reversed(heard.recent)))
+    return max(found, key=lambda one: one.trace_s + one.lower_s + one.compile_s, default=None)
 
 
-def newest() -> Compilation | None:
-    """Returns the last compilation of the calling thread."""
+def explain(compilation: Compilation, why: str) -> None:
+    """Adds to a compilation why it was made."""
     with _lock:
-        place = heard.last - (_number - len(_kept))
-        return _kept[place] if 0 <= place < len(_kept) else None
+        for place in reversed(range(len(_kept))):
+            if _kept[place] is compilation:
+                _kept[place] = compilation._replace(why=why)
+                return
 
 
 def plain_name(name: str) -> str:
@@ -146,7 +153,6 @@ def _hear(event: str, duration_secs: float, **about: Any) -> None:
 
 
 def _add(name: str, seconds: float) -> None:
-    global _number
     one = Compilation(
         name=plain_name(name),
         time_ns=time.monotonic_ns(),
@@ -161,7 +167,8 @@ def _add(name: str, seconds: float) -> None:
     heard.from_cache = False
     with _lock:
         _kept.append(one)
-        heard.last, _number = _number, _number + 1
+    heard.last = one
+    heard.recent.append(one)
 
 
 listen()

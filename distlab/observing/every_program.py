@@ -99,10 +99,10 @@ def _on_each_compilation() -> Callable[[], object]:
 
 def _note(computation: Any, executable: Any) -> None:
     """Emits a program that was compiled in this thread, unless it is one of JAX or distlab."""
-    newest, noted = compilations.newest(), heard.noted
-    heard.noted = heard.last
+    newest, noted = heard.last, heard.noted
+    heard.noted = newest
     name = compilations.plain_name(str(computation._name))
-    if newest is None or noted == heard.last or name != newest.name:
+    if newest is None or noted is newest or name != newest.name:
         return  # JAX had it
     recorder = sink.recorder()
     try:
@@ -125,7 +125,7 @@ def _emit(
         before = _known[signature.name, signature.source]
         why = cause_of(described, list(before))
         before.append(described)
-    compilations.explain(heard.last, why[1] or why[0])
+    compilations.explain(newest, why[1] or why[0])
     strategy, called = strategy_of(mesh_of([*given, *made]), recorder), calling_line()
 
     def event(**contents: Any) -> events.Compile:

@@ -18,7 +18,7 @@ from distlab.errors import ArgumentTypeError
 from distlab.events import numbering, sink
 from distlab.observing import compilations
 from distlab.observing.arguments import Leaf, Path, cause_of, described, getter, sign
-from distlab.observing.compilations import heard
+from distlab.observing.compilations import Compilation, heard
 from distlab.observing.program import Call, Program
 from distlab.step.jaxprs import operations
 from distlab.text.shown import shown, shown_text
@@ -141,10 +141,15 @@ class Observed(Generic[P, R]):
             self._report(error, recorder)
             raise
         call = (out, args, kwargs)
-        compiled = heard.last != last
         program = self._alone
-        if program is None or compiled or (self._size and self._size() != self._known):
-            program = self._program(call, recorder, first, compiled=compiled)
+        if (
+            program is None
+            or heard.last is not last
+            or (self._size is not None and self._size() != self._known)
+        ):
+            program = self._program(call, recorder, first, compilations.longest_since(last))
+            if program is None:
+                return out
         step = next(numbering.steps)
         recorder.emit(
             events.Step(
@@ -184,34 +189,48 @@ class Observed(Generic[P, R]):
         return _First(arguments, read, jax.tree.leaves((args, kwargs)))
 
     def _program(
-        self, call: Call, recorder: sink.Recorder, first: _First | None, *, compiled: bool
-    ) -> Program:
-        """Returns the program that a call ran, a new one if need be."""
+        self, call: Call, recorder: sink.Recorder, first: _First | None, made: Compilation | None
+    ) -> Program | None:
+        """Returns the program that a call ran, a new one if need be; None for an unknown one.
+
+        The call has succeeded, whatever fails here.
+        """
         with self._lock:
-            if not compiled and (known := self._signs.get(self._sign(call))) is not None:
-                found = known
-            else:
-                found = self._learnt(call, recorder, first, compiled=compiled)
-            if self._size is not None:
-                self._known = self._size()
-            return found
+            try:
+                known = self._signs.get(self._sign(call)) if made is None else None
+                return known or self._learnt(call, recorder, first, made)
+            except Exception as error:  # noqa: BLE001 - of any new version of JAX
+                self._lose(error, recorder)
+                return None
+            finally:
+                if self._size is not None:
+                    self._known = self._size()
+
+    def _lose(self, error: Exception, recorder: sink.Recorder) -> None:
+        """Reports that a program could not be read."""
+        reason = (
+            f"The program of {self._name} could not be examined, so pages and advice lack it: "
+            f"{type(error).__name__}: {error}. The step has run."
+        )
+        recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
+        warn(reason, RuntimeWarning)
 
     def _learnt(
-        self, call: Call, recorder: sink.Recorder, first: _First | None, *, compiled: bool
+        self, call: Call, recorder: sink.Recorder, first: _First | None, made: Compilation | None
     ) -> Program:
         """Returns the program of arguments that were not seen before."""
         _, args, kwargs = call
         arguments = first.arguments if first else described(self._fn, args, kwargs)
         now = {name: leaf for name, (_, leaf) in arguments.items()}
         read = first.read if first else self._read(args, kwargs)
-        program = self._find(read, now, compiled=compiled)
+        program = self._find(read, now, anew=made is not None)
         if program is None:
             before = [one for known in self._programs for one in known.described]
             changed = None if first is None else {id(one) for one in first.arrays}
             program = Program(read.executable, now, call, read.donated, changed)
             program.begin(self._name, self._source, recorder)
             self._programs = [*self._programs[1 - _MOST_PROGRAMS :], program]
-            self._emit(program, read, cause_of(now, before), call, recorder, compiled=compiled)
+            self._emit(program, read, cause_of(now, before), call, recorder, made=made)
         elif now not in program.described:
             program.described.append(now)
         self._tell_apart(arguments)
@@ -232,13 +251,13 @@ class Observed(Generic[P, R]):
         except Exception:  # noqa: BLE001 - of any new version of JAX: steps are counted without it
             return _Read()
 
-    def _find(self, read: _Read, now: dict[str, Leaf], *, compiled: bool) -> Program | None:
+    def _find(self, read: _Read, now: dict[str, Leaf], *, anew: bool) -> Program | None:
         """Returns the known program of a call."""
         for known in self._programs:
             if read.executable is not None:
                 if known.executable is read.executable:
                     return known
-            elif now in known.described and not compiled:
+            elif now in known.described and not anew:
                 return known
         return None
 
@@ -250,12 +269,11 @@ class Observed(Generic[P, R]):
         call: Call,
         recorder: sink.Recorder,
         *,
-        compiled: bool,
+        made: Compilation | None,
     ) -> None:
-        """Emits the event of a new program. The call has succeeded, whatever fails here."""
-        if compiled:
-            compilations.explain(heard.last, why[1] or why[0])
-        took = compilations.newest() if compiled else None
+        """Emits the event of a new program."""
+        if made is not None:
+            compilations.explain(made, why[1] or why[0])
         called = calling_line()
 
         def event(**contents: Any) -> events.Compile:
@@ -268,8 +286,8 @@ class Observed(Generic[P, R]):
                 changed=why[1],
                 arguments=[f"{name}: {leaf}" for name, leaf in program.described[0].items()],
                 mode="traced",
-                trace_ns=round(1e9 * (took.trace_s + took.lower_s)) if took else 0,
-                compile_ns=round(1e9 * took.compile_s) if took else 0,
+                trace_ns=round(1e9 * (made.trace_s + made.lower_s)) if made else 0,
+                compile_ns=round(1e9 * made.compile_s) if made else 0,
                 source=self._source,
                 called=called,
                 trains=self._jitted.trains(*call[1:]),
@@ -279,12 +297,7 @@ class Observed(Generic[P, R]):
         try:
             recorder.compiled(event, [] if read.compiled is None else read.compiled)
         except Exception as error:  # noqa: BLE001 - of any new version of JAX
-            reason = (
-                f"The program of {self._name} could not be examined, so pages and advice lack "
-                f"it: {type(error).__name__}: {error}. The step has run."
-            )
-            recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
-            warn(reason, RuntimeWarning)
+            self._lose(error, recorder)
 
     def _tell_apart(self, arguments: dict[str, tuple[Path, Leaf]]) -> None:
         """Chooses the arguments by which a call's program is found: those in which programs differ.
