@@ -92,7 +92,6 @@ _FINDERS: Final = (
     host_transfers.find,
     algorithms.find,
     memory.find,
-    own_python.find,
     not_finite.find,
     observer.find,
 )
@@ -145,6 +144,7 @@ def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) ->
       []
     """
     found = [advice for find in _FINDERS for advice in find(columns)]
+    found += own_python.find(columns, workers)
     if workers is not None:
         found += slow_worker.find(columns, workers)
     return sorted(found, key=_rank)

@@ -25,7 +25,7 @@ from distlab.advice._shares import loop_begin, loop_steps
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.advice.host_transfers import VALUES
 from distlab.events import Advice, OwnPython
-from distlab.folds import EvidenceColumns
+from distlab.folds import EvidenceColumns, WorkerColumns
 
 CAUSE: Final = "host_bound"
 
@@ -51,7 +51,7 @@ _COMPILING: Final = (
 _IN_THREADS: Final = "ParameterServerStrategy"
 
 
-def find(columns: EvidenceColumns) -> list[Advice]:
+def find(columns: EvidenceColumns, workers: WorkerColumns | None = None) -> list[Advice]:
     """Finds a loop that its own Python slows down, in columns of `folds.Evidence`."""
     steps = columns["steps"]
     count = len(steps["step"])
@@ -63,7 +63,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         return []
     begin = loop_begin(columns)
     end = int(steps["dispatched_ns"][-1])
-    in_flight = _in_flight(columns)
+    if workers is None or len(workers["name"]) < 2:
+        in_flight = _in_flight(columns)
+    else:
+        in_flight = _in_flight_of_workers(workers)
     own_times = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
     gaps = [stop - start for start, stop in own_times]
     length = sum(stop - start for start, stop in _gaps(columns["pauses"], begin, end))
@@ -86,9 +89,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         new_advice(
             CAUSE,
             "loop",
-            f"{percent_text(share)} of the loop's time, {ms_text(each)} a step, passes in the "
-            f"program's own Python{where}; a step is in flight "
-            f"{percent_text(in_flight)} of it.",
+            f"Between steps the program spends {percent_text(share)} of the time ({ms_text(each)} "
+            f"a step) in Python{where}; the devices have work {percent_text(in_flight)} of the "
+            "time.",
             _COMPILING if line.compiles else _REMEDY if line.source else f"{_FIND} {_REMEDY}",
             evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight}
             | ({"line_share": line.share} if line.source else {}),
@@ -176,6 +179,18 @@ def _in_flight(columns: EvidenceColumns) -> float | None:
         known = end if usual is None else max(end - late, min(end, called + usual))
         worked += max(0, min(known, following) - called)
     return worked / watched
+
+
+def _in_flight_of_workers(workers: WorkerColumns) -> float | None:
+    """Returns the share of a step for which devices have work that waits for no other worker.
+
+    None where the program of any worker is no bottleneck: it may wait for another one.
+    """
+    step_ms = np.array(workers["step_ms"])
+    if not (np.array(workers["own_ms"]) >= _SHARE * step_ms).all():
+        return None
+    shares = (np.array(workers["device_ms"]) / step_ms).tolist()
+    return min((share for share in shares if share >= 0), default=None)
 
 
 def _usual_duration(columns: EvidenceColumns) -> int | None:

@@ -1,12 +1,11 @@
 """The worker that the others wait for.
 
-All workers take every step together. One that reads its batches slowly, or whose program does
-something between the steps that the others' do not, calls each step later than the others, which
-wait for it in the step's first collective. Workers run ahead of their devices by some steps, and a
-late call costs nothing while its devices still compute. So what counts is the time from when all
-devices have finished a step until the worker calls the next one, without what may be an error of
-the clocks, in a quarter of each step. A worker whose devices compute 1.4 times as long as those of
-the others in the profiles is slow, too, though it calls its steps in time.
+All workers take every step together, and those that are done earlier wait for the last one, in a
+collective or, running ahead, in their next call. When each calls a step says nothing: workers may
+be any number of steps apart. So each is looked at by its own clock: the time that its program takes
+between two steps, without what waits for devices. A worker is slow when this is longer than that of
+the others by a quarter of a step; what the devices compute meanwhile is no loss. A worker whose
+devices compute 1.4 times as long as those of the others in the profiles is slow, too.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice import stragglers
+from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns, WorkerColumns
@@ -25,8 +25,8 @@ CAUSE: Final = "slow_worker"
 INPUT: Final = "slow_worker_input"
 
 _LEAST_STEPS: Final = 20
-_LEAST_IDLE: Final = 0.25
-"""The share of a step in which finished devices wait for the worker's call, or for its batches."""
+_LEAST_SHARE: Final = 0.25
+"""The share of a step that the worker's own time exceeds that of the others."""
 
 _REMEDY: Final = (
     "Find what its program or its machine does besides, such as work of the chief alone or other "
@@ -46,42 +46,47 @@ def find(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
     """Finds a worker that the others wait for."""
     if len(workers["name"]) < 2:
         return []
-    return _late(columns, workers) or _computing(columns, workers)
+    return _own_time(columns, workers) or _computing(columns, workers)
 
 
-def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
-    """Finds a worker for whose calls the devices wait."""
-    late, idle = np.array(workers["late_ms"]), np.array(workers["idle_ms"])
-    if np.isnan(idle).all() or min(n for n in workers["steps"] if n) < _LEAST_STEPS:
+def _own_time(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
+    """Finds a worker whose program takes longer than that of the others."""
+    own, waits = np.array(workers["own_ms"]), np.array(workers["wait_share"])
+    if np.isnan(own).sum() > len(own) - 2 or min(n for n in workers["steps"] if n) < _LEAST_STEPS:
         return []
-    slow = int(np.nanargmax(late))
-    others = [number for number in range(len(late)) if number != slow]
+    slow = int(np.nanargmax(own))
+    others = float(np.nanmax(np.delete(own, slow)))
     step_ms = workers["step_ms"][slow]
-    error_ms = max(workers["error_ms"])
-    behind = float(late[slow] - np.nanmax(late[others])) - error_ms
-    lost = float(idle[slow] - np.nanmax(idle[others])) - error_ms
-    if not min(behind, lost) >= _LEAST_IDLE * step_ms:  # NaN where it is not known
+    usual = step_seconds(columns)
+    # Its devices wait for no other worker's, so what they take in their fastest steps is their own.
+    busy_ms = [workers["device_ms"][slow], step_ms * usual[1] / usual[0] if usual else np.nan]
+    if np.isnan(busy_ms).all():
         return []
-    name, waits = workers["name"][slow], np.array(workers["wait_share"])
-    evidence = {"late_ms": behind, "step_ms": step_ms, "idle_ms": lost}
-    typical = float(np.nanmedian(waits[others])) if not np.isnan(waits[others]).all() else 0.0
-    wait = float(waits[slow])
-    is_input = wait - typical >= _LEAST_IDLE
-    called = (
-        f"calls each step {ms_text(1e6 * behind)} after the other workers. A step takes "
-        f"{ms_text(1e6 * step_ms)}, of which all devices wait {ms_text(1e6 * lost)} for its call."
+    lost = min(float(own[slow]) - others, step_ms - float(np.nanmax(busy_ms)))
+    if lost < _LEAST_SHARE * step_ms:
+        return []
+    name, wait = workers["name"][slow], float(waits[slow])
+    rest = np.delete(waits, slow)
+    typical = float(np.nanmedian(rest)) if not np.isnan(rest).all() else 0.0
+    is_input = wait - typical >= _LEAST_SHARE
+    text = (
+        f"{name.capitalize()} takes {ms_text(1e6 * own[slow])} of its own between two steps, the "
+        f"others {ms_text(1e6 * others)} or less, and they wait for it. A step takes "
+        f"{ms_text(1e6 * step_ms)}."
     )
-    waited = (
-        f"{name.capitalize()} waits for its batches {percent_text(wait)} of the time between them, "
-        f"{ms_text(1e6 * workers['wait_ms'][slow])} each, and the others {percent_text(typical)}"
-    )
+    if is_input:
+        text += (
+            f" It waits for its batches {percent_text(wait)} of the time, "
+            f"{ms_text(1e6 * workers['wait_ms'][slow])} each, and the others "
+            f"{percent_text(typical)}."
+        )
     return [
         new_advice(
             INPUT if is_input else CAUSE,
             name,
-            f"{waited}: it {called}" if is_input else f"{name.capitalize()} {called}",
+            text,
             _INPUT_REMEDY if is_input else _REMEDY,
-            evidence=evidence
+            evidence={"own_ms": float(own[slow]), "others_own_ms": others, "step_ms": step_ms}
             | ({"wait_share": wait, "others_wait_share": typical} if is_input else {}),
             page="workers",
             share=lost / step_ms,

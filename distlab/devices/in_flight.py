@@ -17,8 +17,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -70,6 +70,29 @@ whoever reads the results gets the error, and may have handled it."""
 
 threads: set[int] = set()
 """The threads that run steps, by `threading.get_ident()`: the end of the process waits for them."""
+
+
+class _Awaited(threading.local):
+    ns = 0
+
+
+_awaited = _Awaited()
+
+
+@contextmanager
+def awaiting() -> Iterator[None]:
+    """Counts the time of a block as time in which the calling thread waits for results."""
+    began = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        _awaited.ns += time.monotonic_ns() - began
+
+
+def take_awaited() -> int:
+    """Returns the nanoseconds that the calling thread waited for results since it last asked."""
+    taken, _awaited.ns = _awaited.ns, 0
+    return taken
 
 
 def admit(result: jax.Array, *, assigns: bool = False) -> None:

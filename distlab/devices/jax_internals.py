@@ -105,30 +105,27 @@ def gloo_listening(host: str | None) -> Iterator[None]:
         library.make_gloo_tcp_collectives = make
 
 
-def explain_failures(explain: Callable[[Exception], None]) -> None:
-    """Lets `explain` raise another error where reading an array, or waiting for it, fails.
+def read_within(around: Callable[[], AbstractContextManager[None]]) -> None:
+    """Lets reading an array, and waiting for it, happen within a context.
 
     It replaces methods of JAX, in programs of several processes alone, whose lost peers show there.
     """
     declared: Any = ArrayImpl
     client: Any = _xla_client
-    if getattr(declared.block_until_ready, "explains", False):
+    if getattr(declared.block_until_ready, "within", False):
         return
 
-    def explaining(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def within(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(arrays: Any) -> Any:
-            try:
+            with around():
                 return function(arrays)
-            except (RuntimeError, ValueError) as error:
-                explain(error)
-                raise
 
-        cast(Any, call).explains = True
+        cast(Any, call).within = True
         return call
 
-    declared._value = property(explaining(declared._value.fget))
-    declared.block_until_ready = explaining(declared.block_until_ready)
-    client.batched_block_until_ready = explaining(client.batched_block_until_ready)
+    declared._value = property(within(declared._value.fget))
+    declared.block_until_ready = within(declared.block_until_ready)
+    client.batched_block_until_ready = within(client.batched_block_until_ready)
 
 
 def uncommitted(array: Any) -> Any:

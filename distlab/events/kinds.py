@@ -481,6 +481,8 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
         which all replicas' Python had returned.
       examples: Examples in the step's batch, 0 when no argument came from a
         distributed dataset.
+      awaited_ns: Nanoseconds of the time since the thread's step before in which it waited for
+        results that it read, in programs of several processes; 0 in others.
     """
 
     MOMENTS = ("time_ns", "dispatched_ns")
@@ -489,6 +491,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     strategy: int
     dispatched_ns: int
     examples: int
+    awaited_ns: int = 0
 
 
 class CopiesCompared(Event, frozen=True, kw_only=True, tag="copies"):

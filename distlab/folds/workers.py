@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, TypedDict
 
 import numpy as np
@@ -21,14 +22,13 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-from distlab.folds.arrays import Floats
 from distlab.folds.joining.members import MOST_WORKERS, worker_name
 
 _KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, StepReady, DeviceSample)
 _MOST_STEPS: Final = 512
 """Steps and batches of each process that its medians are of: the newest."""
 
-_FEWEST_WATCHED: Final = 8
+_FASTEST: Final = 0.1
 
 
 class WorkerColumns(TypedDict):
@@ -52,9 +52,9 @@ class WorkerColumns(TypedDict):
     bytes: list[int]
     wait_ms: list[float]  #: For a batch, median of the newest 512
     wait_share: list[float]  #: Of the time between its newest batches
-    late_ms: list[float]  #: After the first to call a step, median of the newest 512
-    idle_ms: list[float]  #: From devices done to its next call, median; NaN: hardly watched
-    step_ms: list[float]  #: From step to step, mean without the longest
+    own_ms: list[float]  #: Its program's own time between two steps, mean
+    device_ms: list[float]  #: From a step's call until its devices are done, in the fastest
+    step_ms: list[float]  #: From step to step, mean; of both the longest is left out
 
 
 class _Worker:
@@ -70,6 +70,44 @@ class _Worker:
         self.examples = 0
         self.bytes = 0
         self.waits: deque[tuple[int, int]] = deque(maxlen=_MOST_STEPS)
+        self._calls: deque[Step] = deque(maxlen=_MOST_STEPS)
+        self._ready: dict[int, StepReady] = {}
+
+    def call(self, event: Step) -> None:
+        """Adds a step that it called."""
+        self.steps += 1
+        self.last_step = event.step
+        if len(self._calls) == _MOST_STEPS:
+            self._ready.pop(self._calls[0].step, None)
+        self._calls.append(event)
+
+    def finished(self, event: StepReady) -> None:
+        """Adds the time at which its devices finished a step."""
+        if self._calls and event.step >= self._calls[0].step:
+            self._ready[event.step] = event
+
+    def step_ms(self) -> float:
+        """Returns the time from step to step."""
+        calls = [event.time_ns for event in self._calls]
+        return _mean_ms([after - before for before, after in pairwise(calls)])
+
+    def own_ms(self) -> float:
+        """Returns the time from each call's end to the next call, without waits for results."""
+        return _mean_ms(
+            [
+                max(after.time_ns - step.dispatched_ns - after.awaited_ns, 0)
+                for step, after in pairwise(self._calls)
+            ]
+        )
+
+    def device_ms(self) -> float:
+        """Returns how long its devices take where they wait for no other; an end is seen late."""
+        taken = [
+            max(*ready.ready_ns, step.dispatched_ns) - step.dispatched_ns - ready.resolution_ns / 2
+            for step in self._calls
+            if (ready := self._ready.get(step.step)) is not None
+        ]
+        return max(float(np.quantile(taken, _FASTEST)) / 1e6, 0.0) if taken else np.nan
 
     def wait_ms(self) -> float:
         """Returns the median wait for a batch."""
@@ -93,8 +131,6 @@ class Workers:
         self._expected = 0
         self._strategy: Strategy | None = None
         self._strategies: dict[tuple[int, int], Strategy] = {}
-        self._calls: OrderedDict[int, dict[int, int]] = OrderedDict()
-        self._ready: dict[int, int] = {}
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
         """Adds events with their processes, oldest first."""
@@ -110,11 +146,9 @@ class Workers:
     def _update(self, process: int, worker: _Worker, event: Event | Unknown) -> None:
         match event:
             case Step():
-                worker.steps += 1
-                worker.last_step = event.step
-                self._call(process, event)
+                worker.call(event)
             case StepReady():
-                self._finished(event)
+                worker.finished(event)
             case Sharding():
                 self._batch(process, worker, event)
             case Run():
@@ -133,17 +167,6 @@ class Workers:
             case _:
                 pass
 
-    def _call(self, process: int, event: Step) -> None:
-        calls = self._calls.setdefault(event.step, {})
-        calls[process] = event.time_ns
-        if len(self._calls) > _MOST_STEPS:
-            step, _ = self._calls.popitem(last=False)
-            self._ready.pop(step, None)
-
-    def _finished(self, event: StepReady) -> None:
-        if event.step in self._calls:
-            self._ready[event.step] = max([*event.ready_ns, self._ready.get(event.step, 0)])
-
     def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:
         strategy = self._strategies.get((process, event.strategy))
         sizes = event.parts
@@ -158,7 +181,6 @@ class Workers:
         numbers = sorted({*range(min(self._expected, MOST_WORKERS)), *self._workers})
         workers = [self._workers.get(number, _Worker()) for number in numbers]
         runs = [worker.run for worker in workers]
-        late_ms, idle_ms = self._delays_ms(numbers)
         return {
             "name": [worker_name(number) for number in numbers],
             "task": [f"{run.job}:{run.task}" if run and run.job else "" for run in runs],
@@ -178,9 +200,9 @@ class Workers:
             "bytes": [worker.bytes for worker in workers],
             "wait_ms": [worker.wait_ms() for worker in workers],
             "wait_share": [worker.wait_share() for worker in workers],
-            "late_ms": late_ms,
-            "idle_ms": idle_ms,
-            "step_ms": [self._step_ms(number) for number in numbers],
+            "own_ms": [worker.own_ms() for worker in workers],
+            "device_ms": [worker.device_ms() for worker in workers],
+            "step_ms": [worker.step_ms() for worker in workers],
         }
 
     def _devices(self, process: int) -> list[str]:
@@ -194,31 +216,8 @@ class Workers:
         owned = zip(strategy.devices, strategy.processes, strict=True)
         return [device for device, of in owned if of == process]
 
-    def _called_by_all(self, numbers: list[int]) -> tuple[list[int], Floats]:
-        """Returns the steps that all processes have called, and when each one did."""
-        living = {number for number in numbers if number in self._workers}
-        steps = [step for step, calls in self._calls.items() if calls.keys() >= living]
-        if len(living) < 2:
-            steps = []
-        rows = [[self._calls[step].get(number, np.nan) for number in numbers] for step in steps]
-        return steps, np.array(rows, np.float64).reshape(len(steps), len(numbers))
 
-    def _delays_ms(self, numbers: list[int]) -> tuple[list[float], list[float]]:
-        """Returns medians: from the first call of a step, and from devices done, to each call."""
-        steps, times = self._called_by_all(numbers)
-        late = idle = [np.nan] * len(numbers)
-        if steps:
-            first = np.nanmin(times, axis=1, keepdims=True)
-            late = (np.median(times - first, axis=0) / 1e6).tolist()
-        watched = [row for row, step in enumerate(steps) if step - 1 in self._ready]
-        if len(watched) >= _FEWEST_WATCHED:
-            done = np.array([[self._ready[steps[row] - 1]] for row in watched], np.float64)
-            idle = (np.median(np.maximum(times[watched] - done, 0), axis=0) / 1e6).tolist()
-        return late, idle
-
-    def _step_ms(self, process: int) -> float:
-        times = [calls[process] for calls in self._calls.values() if process in calls]
-        if len(times) < 2:
-            return np.nan
-        lengths = np.diff(times)
-        return float(np.mean(np.sort(lengths)[:-1] if len(lengths) > 2 else lengths)) / 1e6
+def _mean_ms(times_ns: Sequence[float]) -> float:
+    """Returns the mean without the longest, which may be a compilation or a saved checkpoint."""
+    kept = sorted(times_ns)[:-1] if len(times_ns) > 2 else times_ns
+    return float(np.mean(kept)) / 1e6 if kept else np.nan

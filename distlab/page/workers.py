@@ -19,7 +19,7 @@ _Sent: TypeAlias = tuple[int, float, int]
 
 NAMES: Final = (
     *("worker", "worker_full", "host", "replicas", "replicas_full", "status", "status_full"),
-    *("steps", "late", "wait", "wait_share", "examples", "bytes", "clock"),
+    *("steps", "own", "wait", "wait_share", "examples", "bytes", "clock"),
 )
 LINKS: Final = ("from", "to", "way", "step", "total")
 _MOST_LINKS: Final = 200
@@ -42,7 +42,7 @@ def worker_rows(workers: WorkerColumns, living: AbstractSet[int] | None) -> Rows
         "status": [status_text(workers, place, living) for place in places],
         "status_full": [plain(message, 400) for message in workers["message"]],
         "steps": [count_text(steps) for steps in workers["steps"]],
-        "late": [_late(workers, place) for place in places],
+        "own": [_ms(own) for own in workers["own_ms"]],
         "wait": [_ms(wait) for wait in workers["wait_ms"]],
         "wait_share": [
             NOTHING if math.isnan(share) else share_text(share) for share in workers["wait_share"]
@@ -64,14 +64,6 @@ def _replicas(workers: WorkerColumns, place: int) -> str:
 
 def _ms(milliseconds: float) -> str:
     return NOTHING if math.isnan(milliseconds) else f"{milliseconds:.3g} ms"
-
-
-def _late(workers: WorkerColumns, place: int) -> str:
-    """Returns how late a process is, with the error of its clock where that is another one."""
-    late, error = workers["late_ms"][place], workers["error_ms"][place]
-    if math.isnan(late) or not error:
-        return _ms(late)
-    return f"{late:.3g} \u00b1 {error:.2g} ms"
 
 
 def _clock(workers: WorkerColumns, place: int) -> str:

@@ -7,8 +7,8 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
 
@@ -56,6 +56,17 @@ def explain(error: BaseException) -> None:
     own = group.current()
     if own is not None and (_of_collective(error) or (own.failure and _of_memory(error))):
         raise _cause(own, error) from error
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Explains errors of arrays that are read in a block, and counts the time as awaited."""
+    try:
+        with in_flight.awaiting():
+            yield
+    except (RuntimeError, ValueError) as error:
+        explain(error)
+        raise
 
 
 def _cause(own: ProcessGroup, error: BaseException) -> WorkerError:

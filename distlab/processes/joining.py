@@ -107,7 +107,7 @@ def join(
     group.become(made)
     _register_end()
     failures.watch_uncaught_errors()
-    jax_internals.explain_failures(failures.explain)
+    jax_internals.read_within(failures.reading)
     of_all = {(host, port) for text in texts for host, port in json.loads(text)}
     _watchers.extend([Watcher(made, of_all), OrderGuard(made)])
     _require_equal_numbers(made)

@@ -184,13 +184,16 @@ def _record(  # noqa: PLR0917
     if fresh:
         _report_compiled(recorder, program, programs, place, call, result)
     step = next(numbering.steps)
+    dispatched = time.monotonic_ns()
     recorder.emit(
         events.Step(
             time_ns=called,
             step=step,
             program=program.number,
             strategy=place.number,
-            dispatched_ns=time.monotonic_ns(),
+            dispatched_ns=dispatched,
+            # The call waits, too, where too many steps are in flight.
+            awaited_ns=max(in_flight.take_awaited() - (dispatched - called), 0),
             examples=place.batch.examples_among(call.leaves) if place.batch.recent else 0,
         )
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -223,10 +225,14 @@ def test_an_error_of_awaited_arrays_is_explained(
     def fail(arrays: list[jax.Array]) -> None:
         raise jax.errors.JaxRuntimeError(f"{len(arrays)} arrays: connection closed")
 
-    def explain(error: Exception) -> None:
-        raise LookupError("worker 1 was killed") from error
+    @contextmanager
+    def reading() -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise LookupError("worker 1 was killed") from error
 
     monkeypatch.setattr(internals._xla_client, "batched_block_until_ready", fail)
-    jax_internals.explain_failures(explain)
+    jax_internals.read_within(reading)
     with pytest.raises(LookupError, match="worker 1 was killed"):
         jax.block_until_ready([jnp.ones(1), jnp.ones(2)])

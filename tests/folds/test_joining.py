@@ -243,7 +243,7 @@ def test_strategies_of_a_process_alone_keep_their_own_devices() -> None:
 def test_the_processes_are_listed_with_what_each_did() -> None:
     first, second = several(40)
     late = [
-        msgspec.structs.replace(e, time_ns=e.time_ns + 3_000_000) if isinstance(e, Step) else e
+        msgspec.structs.replace(e, awaited_ns=3_000_000) if isinstance(e, Step) else e
         for e in second[:-20]
     ]
     workers = folded(in_order([first, late])).columns("workers")
@@ -254,7 +254,7 @@ def test_the_processes_are_listed_with_what_each_did() -> None:
     assert workers["steps"][0] == 40
     assert workers["last_step"][1] < 39
     assert workers["devices"][1] == [f"worker 1 CPU:{n}" for n in range(4)]
-    assert workers["late_ms"] == [0.0, pytest.approx(3.0)]
+    assert workers["own_ms"] == pytest.approx([9.9, 9.9 - 3])
     assert sum(workers["examples"]) > 0
 
 

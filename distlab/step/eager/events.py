@@ -12,6 +12,7 @@ import jax
 
 from distlab import events
 from distlab.context import modes
+from distlab.devices import in_flight
 from distlab.events import numbering, sink
 from distlab.step.programs.place import Place
 from distlab.step.review.causes import is_inexact, is_meant_equal
@@ -84,6 +85,7 @@ class EagerWatch:
                     program=self._number,
                     strategy=self._strategy,
                     dispatched_ns=now,
+                    awaited_ns=max(in_flight.take_awaited() - (now - called), 0),
                     examples=place.batch.examples_among(leaves),
                 )
             )
