@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from distlab.folds import BatchDetail, Folds
+from distlab.folds import BatchDetail, CaptureColumns, Folds
 from distlab.page.board import Board
 from distlab.page.facts import Facts, collect, loop_facts
 from distlab.page.view import View
@@ -147,6 +147,7 @@ class RunPage:
             now_s=feed.now_s,
             batch=view.batch,
             dataset=view.dataset,
+            capture=view.capture,
             advice=run.advice,
             capture_state=run.capture_state if self._may_control else "",
         )
@@ -179,3 +180,10 @@ class _Undamaged(Folds):
             return self._own.batch(number, dataset)
         except Exception:  # noqa: BLE001 - the page says that a part can't be shown
             return None
+
+    def capture(self, number: int | None = None) -> CaptureColumns:
+        """Returns one capture, or that of a run without any."""
+        try:
+            return self._own.capture(number)
+        except Exception:  # noqa: BLE001 - the page says that a part can't be shown
+            return super().capture()

@@ -15,7 +15,7 @@ ACTIVITIES = ("computing", "waiting for others", "copying")
 COLOURS = (colour(0), colour(1), colour(2))
 """The colours of `ACTIVITIES`; idle time is blank."""
 
-_TITLE = "What each device did in the newest capture"
+_TITLE = "What each device did in a capture"
 _MOST_SPANS = 300
 """Most spans drawn for a device; of more, the longest activity of each 300th is drawn."""
 
@@ -26,7 +26,7 @@ _EMPTY = (
 
 
 class CapturedSpans:
-    """The newest capture, with a row for each device.
+    """A capture, with a row for each device.
 
     Attributes:
       root: The figure.
@@ -67,7 +67,7 @@ class CapturedSpans:
         self.root = plot
 
     def update(self, columns: CaptureColumns) -> None:
-        """Shows the newest `Folds.columns("captures")`."""
+        """Shows `Folds.capture(...)`."""
         devices = [plain(name, 24) for name in columns["device"]]
         length = 1e3 * (columns["end_s"] - columns["start_s"])
         self.source.data = {

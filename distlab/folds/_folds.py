@@ -69,6 +69,7 @@ class Folds:
         self.lost = 0
         self.evidence = Evidence()
         self._batches = Batches()
+        self._captures = Captures()
         self._workers = Workers()
         self._join = Join()
         self._lock = threading.RLock()
@@ -79,7 +80,7 @@ class Folds:
             "steps": Steps(),
             "batches": self._batches,
             "devices": Devices(),
-            "captures": Captures(),
+            "captures": self._captures,
             "reductions": Reductions(),
             "placement": Placements(),
             "loops": Loops(),
@@ -195,6 +196,15 @@ class Folds:
         """
         with self._lock:
             return self._batches.detail(number, dataset)
+
+    def capture(self, number: int | None = None) -> CaptureColumns:
+        """Returns one capture, see `Captures.columns`; None for the one of most steps.
+
+        Args:
+          number: Its number; one that is not kept stands for None.
+        """
+        with self._lock:
+            return self._captures.columns(number)
 
     def newest_of_main(self) -> BatchDetail | None:
         """Returns the newest batch of the dataset with the most batches, as after an evaluation."""

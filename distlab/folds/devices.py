@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from distlab.folds._fold import Clock, Fold, replica_names
 from distlab.folds.arrays import Floats, Ints
 
 _MOST_WINDOWS = 512
+_MOST_CAPTURES = 32
 
 
 class DeviceColumns(TypedDict):
@@ -151,16 +152,19 @@ class Devices(Fold[DeviceColumns]):
 
 
 class CaptureColumns(TypedDict):
-    """Columns of `Captures`.
+    """Columns of `Captures`: one of them, and which there are.
 
     Shares are of the captured time, 0 to 1; the four of a device add up to 1.
     """
 
-    count: int
-    device: list[str]  #: Names of the devices in the newest capture
-    start_s: float  #: When it began, in seconds since the run began
+    numbers: list[int]  #: Numbers of the captures that are kept, oldest first
+    starts_s: list[float]  #: When each of these began, in seconds since the run began
+    steps_of: list[int]  #: How many steps were dispatched during each
+    number: int | None  #: The one that the rest is about; without a choice that of most steps
+    device: list[str]  #: Names of its devices
+    start_s: float
     end_s: float
-    steps: int  #: How many steps were dispatched during it
+    steps: int
     asked_by: str  #: `"user"` or `"recorder"`
     compute: Floats
     waiting: Floats
@@ -172,57 +176,58 @@ class CaptureColumns(TypedDict):
 
 
 class Captures(Fold[CaptureColumns]):
-    """The newest short profile of the devices."""
+    """The newest 32 short profiles of the devices, and the one of most steps."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture)
 
     def __init__(self) -> None:
         self._clock = Clock()
         self._count = 0
-        self._newest: Capture | None = None
+        self._kept: dict[int, Capture] = {}
 
     def _add(self, event: Event) -> None:
-        if isinstance(event, Capture):
-            self._count += 1
-            self._newest = event
-        else:
+        if not isinstance(event, Capture):
             self._clock.start(event.time_ns)
+            return
+        self._kept[self._count] = event
+        self._count += 1
+        if len(self._kept) > _MOST_CAPTURES:
+            del self._kept[next(number for number in self._kept if number != self._fullest)]
 
-    def columns(self) -> CaptureColumns:
-        """Returns the newest capture."""
-        newest = self._newest
-        if newest is None:
-            return {
-                "count": 0,
-                "device": [],
-                "start_s": 0.0,
-                "end_s": 0.0,
-                "steps": 0,
-                "asked_by": "",
-                "compute": np.zeros(0),
-                "waiting": np.zeros(0),
-                "copy": np.zeros(0),
-                "idle": np.zeros(0),
-                "spans": [],
-                "spans_left_out": 0,
-                "profile_bytes": 0,
-            }
-        length_ns = max(newest.time_ns - newest.start_ns, 1)
+    @property
+    def _fullest(self) -> int | None:
+        """The capture of most steps, the newest of these."""
+        return max(self._kept, key=lambda number: (self._kept[number].steps, number), default=None)
+
+    def columns(self, number: int | None = None) -> CaptureColumns:
+        """Returns a capture by its number, by default the one of most steps."""
+        number = number if number in self._kept else self._fullest
+        one = _NO_CAPTURE if number is None else self._kept[number]
+        length_ns = max(one.time_ns - one.start_ns, 1)
         return {
-            "count": self._count,
-            "device": newest.devices,
-            "start_s": self._clock.seconds(newest.start_ns),
-            "end_s": self._clock.seconds(newest.time_ns),
-            "steps": newest.steps,
-            "asked_by": newest.asked_by,
-            "compute": np.array(newest.compute_ns) / length_ns,
-            "waiting": np.array(newest.waiting_ns) / length_ns,
-            "copy": np.array(newest.copy_ns) / length_ns,
-            "idle": np.array(newest.idle_ns) / length_ns,
-            "spans": [_spans(packed) for packed in newest.spans],
-            "spans_left_out": newest.spans_left_out,
-            "profile_bytes": newest.profile_bytes,
+            "numbers": list(self._kept),
+            "starts_s": [self._clock.seconds(kept.start_ns) for kept in self._kept.values()],
+            "steps_of": [kept.steps for kept in self._kept.values()],
+            "number": number,
+            "device": one.devices,
+            "start_s": self._clock.seconds(one.start_ns),
+            "end_s": self._clock.seconds(one.time_ns),
+            "steps": one.steps,
+            "asked_by": one.asked_by,
+            "compute": np.array(one.compute_ns, np.float64) / length_ns,
+            "waiting": np.array(one.waiting_ns, np.float64) / length_ns,
+            "copy": np.array(one.copy_ns, np.float64) / length_ns,
+            "idle": np.array(one.idle_ns, np.float64) / length_ns,
+            "spans": [_spans(packed) for packed in one.spans],
+            "spans_left_out": one.spans_left_out,
+            "profile_bytes": one.profile_bytes,
         }
+
+
+_NO_CAPTURE: Final = Capture(
+    time_ns=0, strategy=0, start_ns=0, steps=0, asked_by="recorder", devices=[], compute_ns=[],
+    waiting_ns=[], copy_ns=[], idle_ns=[], spans=[], spans_left_out=0, profile_bytes=0, cost_ns=0,
+)  # fmt: skip
 
 
 def _spans(packed: bytes) -> Floats:

@@ -156,7 +156,13 @@ CHARTS: Final[Mapping[str, Entry]] = {
         part_of_devices,
         notebook=lambda: charts.DeviceShares(height=240),
     ),
-    "captured": _part("devices", 300, charts.CapturedSpans, "captures", part_of_captures),
+    "captured": Entry(
+        "devices",
+        300,
+        charts.CapturedSpans,
+        columns=lambda folds, view: part_of_captures(folds.capture(view.capture), view.device),
+        state=lambda folds, view: (folds.version("captures"), view.capture, view.device),
+    ),
     "memory": _whole("devices", 210, charts.ProcessMemory, "devices"),
     "timeline": _whole(
         "steps",

@@ -27,6 +27,7 @@ class View:
     dataset: _Count | None = None  # None: all
     replica: _Count = 0  # the first one drawn, where there are too many for all
     device: _Count | None = None  # likewise; None: all in groups
+    capture: _Count | None = None  # None: the one of most steps
     at: _Seconds | None = None  # seconds since the run began; None: the newest moment
     since: _Seconds | None = None  # seconds before which events are left out; None: none are
     speed: _Seconds | None = None  # seconds by which the moment moves on in a second

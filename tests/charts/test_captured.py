@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,22 @@ def capture() -> Capture:
         profile_bytes=1_000,
         cost_ns=1,
     )
+
+
+def test_the_capture_of_most_steps_is_shown_unless_another_is_chosen() -> None:
+    folds = Folds()
+    steps = [3, 5, 5, 0, *[1] * 40]
+    folds.add(
+        [
+            msgspec.structs.replace(capture(), steps=n, start_ns=(10 + k) * MS)
+            for k, n in enumerate(steps)
+        ]
+    )
+    shown = folds.capture()
+    assert (shown["number"], shown["steps"], len(shown["numbers"])) == (2, 5, 32)
+    assert shown["numbers"][:2] == [2, 13]
+    assert folds.capture(20)["steps"] == 1
+    assert folds.capture(0)["number"] == 2  # no longer kept
 
 
 def test_each_span_is_a_bar_in_its_devices_row() -> None:

@@ -30,7 +30,10 @@ def captures(devices: int) -> CaptureColumns:
     nothing = np.zeros(devices)
     return {
         **Captures().columns(),
-        "count": 1,
+        "numbers": [0],
+        "starts_s": [0.0],
+        "steps_of": [5],
+        "number": 0,
         "device": [f"CPU:{number}" for number in range(devices)],
         "compute": compute,
         "waiting": 1 - compute,

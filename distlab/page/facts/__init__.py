@@ -56,6 +56,7 @@ def collect(
     now_s: float | None = None,
     batch: int | None,
     dataset: int | None,
+    capture: int | None = None,
     advice: Sequence[Advice],
     capture_state: str,
 ) -> Facts:
@@ -91,7 +92,7 @@ def collect(
         ),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),
-        **capture_facts(folds.columns("captures"), whole.columns("workers")),
+        **capture_facts(folds.capture(capture), whole.columns("workers")),
         **placement_facts(folds.columns("placement")),
         **reduction_facts(folds.columns("reductions")),
         **program_facts(folds.columns("programs")),

@@ -129,9 +129,9 @@ _MOST_WORKERS: Final = 3
 
 
 def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
-    """Returns the note on the newest capture."""
-    if not captures["count"]:
-        return {"has_capture": False, "capture_note": ""}
+    """Returns the note on a capture, and those to choose from."""
+    if captures["number"] is None:
+        return {"has_capture": False, "capture_note": "", "captures": [], "capture": None}
     by = "you" if captures["asked_by"] == "user" else "the recorder, which does so now and then"
     length = captures["end_s"] - captures["start_s"]
     left = captures["spans_left_out"]
@@ -154,7 +154,16 @@ def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
             f" It lacks {', '.join(absent[:_MOST_WORKERS])}{more}: one picture shows the workers "
             "that capture at the same step."
         )
-    return {"has_capture": True, "capture_note": note}
+    listed = zip(captures["numbers"], captures["starts_s"], captures["steps_of"], strict=True)
+    return {
+        "has_capture": True,
+        "capture_note": note,
+        "captures": [
+            [number, f"at {start:.1f} s, {counted(steps, 'step')}"]
+            for number, start, steps in listed
+        ],
+        "capture": captures["number"],
+    }
 
 
 def capture_button_facts(state: str) -> Facts:

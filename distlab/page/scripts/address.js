@@ -1,11 +1,11 @@
 // The page's address holds what is shown: #devices?at=12.5&from=3. Opening it again shows it again.
-const KEPT = {batch: "batch", dataset: "dataset", at: "at", since: "from", kind: "kind", text: "text", event: "event"}
-const NUMBERS = ["batch", "dataset", "at", "since", "event"]
+const KEPT = {batch: "batch", dataset: "dataset", at: "at", since: "from", kind: "kind", text: "text", event: "event", capture: "capture"}
+const NUMBERS = ["batch", "dataset", "at", "since", "event", "capture"]
 
 function keepAddress() {
   const kept = new URLSearchParams()
   for (const [name, key] of Object.entries(KEPT)) {
-    const own = {kind: "events", text: "events", event: "events", batch: "batches", dataset: "batches"}[name]
+    const own = {kind: "events", text: "events", event: "events", batch: "batches", dataset: "batches", capture: "devices"}[name]
     const value = state[name]
     if (value != null && value !== "" && (own == null || own === state.page)) kept.set(key, String(value))
   }

@@ -13,7 +13,7 @@ let facts = {status: "reading", status_text: "reading"}, away = false
 // The reader's choices; their names are those of view.py.
 const state = {
   page: "overview", batch: null, dataset: null, at: null, since: null, speed: null, replica: 0, device: null,
-  reduction: 0,
+  reduction: 0, capture: null,
   kind: "", text: "", before: null, event: null, captures: 0, orders: 0, loop: 0, order: "",
 }
 let view = null

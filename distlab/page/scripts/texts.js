@@ -70,8 +70,12 @@ function showProgress() {
 }
 
 function showCapture() {
+  const list = one(".which-capture"), known = facts.captures ?? []
+  setItems(list, known, ([number, text]) => new Option(text, number))
+  if (list.value !== String(facts.capture)) list.value = facts.capture
   one(".take").disabled = Boolean(facts.capture_busy)
   setText(one(".take"), facts.capture_busy ? "Capturing\u2026" : "Capture 5 steps")
 }
 
+one(".which-capture").addEventListener("change", (event) => send({capture: Number(event.target.value)}))
 one(".take").addEventListener("click", () => send({captures: state.captures + 1}))
