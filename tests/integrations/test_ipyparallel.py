@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -9,10 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 from IPython.core.interactiveshell import InteractiveShell
+from zmq.utils.monitor import recv_monitor_message
 
 import distlab as dl
 from distlab.errors import (
@@ -71,6 +75,20 @@ def test_a_function_runs_on_all_workers(cluster: Cluster) -> None:
     assert os.getpid() not in cluster.run(os.getpid)
     assert "TF_CONFIG" not in os.environ
     assert repr(cluster).startswith("Cluster(2 workers with 2 CPU devices each on ")
+
+
+def test_strangers_on_the_machine_hear_no_output(cluster: Cluster) -> None:
+    (file,) = Path(cluster._engines._folder).glob("security/*-client.json")
+    about = json.loads(file.read_text())
+    with zmq.Context() as context, context.socket(zmq.SUB) as stranger:
+        stranger.subscribe(b"")
+        with stranger.get_monitor_socket() as seen:
+            seen.rcvtimeo = 10_000
+            stranger.connect(f"{about['interface']}:{about['iopub']}")
+            events = iter(lambda: recv_monitor_message(seen)["event"], None)
+            ends = {zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED}
+            assert next(event for event in events if event in ends) == zmq.EVENT_DISCONNECTED
+            stranger.disable_monitor()
 
 
 def test_output_and_values_of_a_cell_have_their_workers_name(

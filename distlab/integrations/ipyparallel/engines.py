@@ -24,6 +24,7 @@ class Engines:
 
     def __init__(self, workers: int, launcher: str | None, warden: Warden) -> None:
         import ipyparallel
+        import zmq
 
         configured = {} if launcher is None else as_configured(launcher)
         self._folder = tempfile.mkdtemp(prefix="distlab-cluster-")
@@ -41,6 +42,7 @@ class Engines:
                 shutdown_atexit=False,
                 engine_timeout=_START_SECONDS,
                 controller_args=[
+                    f"--IPController.enable_curve={zmq.has('curve')}",  # encrypted, with keys
                     f"--HeartMonitor.period={_HEARTBEAT_MS}",
                     f"--HeartMonitor.max_heartmonitor_misses={_LOST_AFTER_BEATS}",
                 ],
