@@ -1,4 +1,7 @@
-"""Threads and wakes that are waited for, also again after an interrupt, and the end of threads."""
+"""Threads and wakes that are waited for, also again after an interrupt, and the end of threads.
+
+A thread that waits notes for what, so that processes which wait for each other are found.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,40 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 _LOOK_SECONDS: Final = 0.5
 _raise_in: Final[Any] = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+DEVICES: Final = "a result of the devices"
+ROOM: Final = "room for what it has read"
+"""Waits that another thread of the same program ends."""
+
+working: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
+"""The threads besides the program's own whose work other processes may wait for."""
+
+_waiting: Final[dict[int, object]] = {}
+
+
+@contextlib.contextmanager
+def waiting(on: object) -> Iterator[None]:
+    """Notes for what the calling thread waits: another thread, or what something else brings."""
+    ident = threading.get_ident()
+    _waiting[ident] = on
+    try:
+        yield
+    finally:
+        _waiting.pop(ident, None)
+
+
+def waited_for(thread: threading.Thread) -> object | None:
+    """Returns what a thread waits for, by way of other threads; None while it works."""
+    on = _waiting.get(thread.ident or 0)
+    return waited_for(on) if isinstance(on, threading.Thread) else on
 
 
 def end_soon(thread: threading.Thread) -> None:
@@ -68,10 +99,11 @@ class Thread(threading.Thread):
     def join(self, timeout: float | None = None) -> None:
         """Waits for the end of the function; the thread itself does not wait."""
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while self.is_alive() and threading.current_thread() is not self:
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            with contextlib.suppress(Empty):
-                self._tell_over.get(timeout=min(left, _LOOK_SECONDS))
-                self._tell_over.put(None)  # for others who wait
+        with waiting(self):
+            while self.is_alive() and threading.current_thread() is not self:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return
+                with contextlib.suppress(Empty):
+                    self._tell_over.get(timeout=min(left, _LOOK_SECONDS))
+                    self._tell_over.put(None)  # for others who wait

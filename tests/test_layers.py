@@ -30,7 +30,7 @@ file_locks:
 events:
 cluster: text errors uncopied
 launching: text errors threads
-devices: text errors user_code events
+devices: text errors user_code threads events
 processes: text errors user_code threads launching devices
 values: text errors user_code events devices processes
 context: text errors user_code devices values
@@ -41,7 +41,7 @@ step: text errors user_code events devices processes values context variables co
 observing: text errors user_code events devices values step
 io: text errors values
 data: text errors user_code uncopied threads devices values io
-input: text errors meshes user_code events devices processes values context observing data
+input: text errors meshes user_code threads events devices processes values context observing data
 exported: text errors devices values context variables collectives step data
 placement: text meshes errors devices
 strategies: text errors events cluster devices processes values context uncopied variables

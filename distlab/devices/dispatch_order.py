@@ -27,6 +27,9 @@ class Dispatch(NamedTuple):
 noted: SimpleQueue[Dispatch] | None = None
 """The programs handed over since the guard last looked; None while nobody guards."""
 
+handed_over = 0
+"""The number of programs handed over while a guard looks on."""
+
 _owner: threading.Thread | None = None
 _refusal: Exception | None = None
 _LENGTH: Final = 12
@@ -39,9 +42,15 @@ def fingerprint(parts: Iterable[str]) -> str:
 
 def watch() -> SimpleQueue[Dispatch]:
     """Begins to note what is handed over, and returns where."""
-    global noted
-    noted = SimpleQueue()
+    global noted, handed_over
+    noted, handed_over = SimpleQueue(), 0
     return noted
+
+
+def program_thread() -> threading.Thread:
+    """Returns the thread that hands programs over; the main one before the first program."""
+    owner = _owner
+    return owner if owner is not None and owner.is_alive() else threading.main_thread()
 
 
 def end() -> None:
@@ -64,7 +73,7 @@ def note(name: str, parts: Iterable[str]) -> None:
 
 def noted_as(dispatch: Dispatch) -> None:
     """Notes that a program of a known fingerprint is about to be handed over."""
-    global _owner
+    global _owner, handed_over
     if _refusal is not None:
         raise copy.copy(_refusal)
     if noted is None:
@@ -78,4 +87,5 @@ def noted_as(dispatch: Dispatch) -> None:
                 f"{dispatch.name}. Call run, reduce and gather in that thread."
             )
         _owner = thread
+    handed_over += 1
     noted.put(dispatch)

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import jax
 
+from distlab import threads as thread_waits
 from distlab.devices import jax_internals
 from distlab.devices.thread_frames import frames_of
 from distlab.errors import ContextError
@@ -56,6 +57,17 @@ any more, another object takes its place, so that steps pay nothing for it."""
 is_held: Callable[[], bool] = dispatching._is_owned
 """Returns whether the calling thread is dispatching a step."""
 
+
+def is_dispatching() -> bool:
+    """Returns whether another thread dispatches a step, which may wait for other processes."""
+    if isinstance(dispatching, _Forked | _Ending):
+        return False
+    if dispatching.acquire(blocking=False):
+        dispatching.release()
+        return False
+    return True
+
+
 limit = LIMIT
 admitted = 0
 """The number of steps that were in flight so far; in SPMD programs the same in all processes."""
@@ -84,7 +96,8 @@ def awaiting() -> Iterator[None]:
     """Counts the time of a block as time in which the calling thread waits for results."""
     began = time.monotonic_ns()
     try:
-        yield
+        with thread_waits.waiting(thread_waits.DEVICES):
+            yield
     finally:
         _awaited.ns += time.monotonic_ns() - began
 

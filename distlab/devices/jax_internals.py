@@ -43,8 +43,6 @@ Computation: Any = getattr(_pxla, "MeshComputation", None)
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
 
-_WEEK: Final = 7 * 24 * 3600
-
 _taking_apart: Final = threading.RLock()
 
 
@@ -67,19 +65,13 @@ def start_preemption_service() -> None:
 
 
 def connect(address: str, processes: int, index: int, heartbeat: int) -> None:
-    """Connects this process to a coordination service; waits for the others, without a limit.
-
-    At a limit of its own JAX would end the process.
-    """
-    state: Any = _distributed.global_state
+    """Connects this process to a coordination service; waits a week: JAX then ends the process."""
     client = cast(Any, _jaxlib).get_distributed_runtime_client(
-        address, index, init_timeout=_WEEK, use_compression=True, heartbeat_timeout=heartbeat
+        address, index, init_timeout=604_800, use_compression=True, heartbeat_timeout=heartbeat
     )
     client.connect()
-    state.coordinator_address = address
-    state.num_processes = processes
-    state.process_id = index
-    state.client = client
+    state = {"coordinator_address": address, "num_processes": processes, "process_id": index}
+    vars(_distributed.global_state).update(state, client=client)
 
 
 def disconnect() -> None:
@@ -92,10 +84,7 @@ def disconnect() -> None:
 
 @contextmanager
 def gloo_listening(host: str | None) -> Iterator[None]:
-    """Lets Gloo listen at a host of this machine; at what the machine's name resolves to for None.
-
-    For a block in which the devices start.
-    """
+    """Lets Gloo listen at a host while the devices start; None for that of the machine's name."""
     library: Any = _jaxlib
     make = library.make_gloo_tcp_collectives
     library.make_gloo_tcp_collectives = functools.partial(make, hostname=host)

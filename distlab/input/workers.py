@@ -10,6 +10,7 @@ those of the program, in another order on each worker.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, final
 
@@ -27,6 +28,7 @@ from distlab.input.batches import Batches, Parts, Shapes, Step, flattened
 from distlab.input.spec import varying_spec
 from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup, Worker
+from distlab.threads import working
 
 _AHEAD: Final = 2
 """Steps that are read ahead, so that the program does not wait for the workers' agreement."""
@@ -329,6 +331,7 @@ class Rounds:
         """Returns the messages of all workers in this round."""
         if self._failure is not None:
             raise self._failure  # the others may be a round ahead, so no other one can follow
+        working.add(threading.current_thread())
         processes, number = self.processes, self._round
         place, own = f"{self._place}/{number}/", processes.index
         processes.kv.set(f"{place}{own}", message.decode())
@@ -352,7 +355,7 @@ class Rounds:
         """Ends a wait in another thread."""
         self._closed = True
 
-    def _awaited(self, key: str, worker: Worker, until: float | None) -> bytes:
+    def _awaited(self, key: str, worker: Worker, until: float) -> bytes:
         place = f"batch {self._round} of a distributed dataset"
         text = self.processes.awaited(
             key, worker, place, until, remedy=_REMEDY, check=self._require_open

@@ -17,7 +17,7 @@ import jax
 from distlab.devices import in_flight
 from distlab.errors import ClusterError, DonatedError, ProgramOrderError, WorkerError
 from distlab.processes import group
-from distlab.processes.group import LEFT, ProcessGroup
+from distlab.processes.group import LEFT, ProcessGroup, Worker
 
 FAILED: Final = "failed"
 """The folder of the key-value store that has the errors, by process."""
@@ -46,6 +46,12 @@ def note(own: ProcessGroup, folder: str, index: int, message: str) -> None:
     """Notes something about a process for all; what was noted first stays."""
     with suppress(ClusterError):  # another process noted it, or the service is gone
         own.kv.set(f"{folder}/{index}", message[:_MOST_TEXT])
+
+
+def part(own: ProcessGroup, worker: Worker, message: str, program: int) -> None:
+    """Has all processes raise a `ProgramOrderError` for a worker that is elsewhere."""
+    with suppress(ClusterError):  # another one parted first
+        own.kv.set(PARTED, json.dumps([worker.name, worker.host, message, program]))
 
 
 def explain(error: BaseException) -> None:

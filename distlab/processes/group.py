@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import jax
 
@@ -17,12 +17,17 @@ from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import WorkerError
 from distlab.processes.key_values import KeyValues
 from distlab.processes.meeting import Link
+from distlab.threads import waiting
 
 _current: ProcessGroup | None = None
 
 LEFT: Final = "left"
 """The folder that names the processes which have ended their program, or left the cluster."""
 
+_WAIT_SECONDS: Final = 1800.0
+"""XLA's own limit of collectives on CPU devices."""
+_NOTED_SECONDS: Final = 0.3
+"""A process notes its failure before its end, which the watcher reads ten times a second."""
 _SLICE_SECONDS: Final = 0.5
 """A wait looks this often for a lost process, and for Ctrl-C."""
 
@@ -49,10 +54,19 @@ class Worker:
 
 
 @final
+class Wait(NamedTuple):
+    """A wait for a text of another process: the place of the program, and the text's key."""
+
+    place: str
+    worker: int
+    key: str
+
+
+@final
 class ProcessGroup:
     """The processes of one generation of a cluster; process 0 is the chief.
 
-    `timeout` is the seconds of a wait without a limit of its own; None for no limit.
+    `timeout` is the seconds of a wait without a limit of its own; None for half an hour.
     """
 
     def __init__(
@@ -173,39 +187,43 @@ class ProcessGroup:
         """Waits until all processes have called it."""
         self.exchange(f"barrier {name}", "", timeout)
 
-    def until(self, timeout: float | None = None) -> float | None:
-        """Returns the end of a wait that begins now, as `time.monotonic` counts; None for none."""
+    def until(self, timeout: float | None = None) -> float:
+        """Returns the end of a wait that begins now, as `time.monotonic` counts."""
         seconds = self.timeout if timeout is None else timeout
-        return None if seconds is None else time.monotonic() + seconds
+        return time.monotonic() + (_WAIT_SECONDS if seconds is None else seconds)
 
     def awaited(
         self,
         key: str,
         worker: Worker,
         place: str,
-        until: float | None,
+        until: float,
         *,
         remedy: str = "",
         check: Callable[[], None] | None = None,
     ) -> str:
         """Returns the text that a worker stores: the one wait on the key-value store.
 
-        A `WorkerError` with `remedy` ends it once a worker is lost, the worker's program has ended,
-        or at `until`; `check` may raise another error.
+        Processes that wait for each other are found by `wait_guard`. A `WorkerError` with `remedy`
+        ends the wait once a worker is lost, the worker's program has ended, or at `until`; `check`
+        may raise another error.
         """
         check = check or self.check
-        while True:
-            check()
-            left = _SLICE_SECONDS if until is None else until - time.monotonic()
-            text = self.kv.awaited(key, max(0.001, min(left, _SLICE_SECONDS)))
-            if text is not None:
-                return text
-            if self.has_left(worker) and self.kv.find(key) is None:
-                ended = f'Its program has ended, and this one waits for it at "{place}".'
-                raise self.lost(worker, f"{ended} {remedy}".rstrip())
-            if until is not None and time.monotonic() >= until:
-                late = f'It did not come to "{place}" in time.'
-                raise self.lost(worker, f"{late} {remedy}".rstrip())
+        with waiting(Wait(place, worker.index, key)):
+            while True:
+                check()
+                left = min(until - time.monotonic(), _SLICE_SECONDS)
+                text = self.kv.awaited(key, max(0.001, left))
+                if text is not None:
+                    return text
+                if self.has_left(worker) and self.kv.find(key) is None:
+                    time.sleep(_NOTED_SECONDS)
+                    check()
+                    ended = f'Its program has ended, and this one waits for it at "{place}".'
+                    raise self.lost(worker, f"{ended} {remedy}".rstrip())
+                if time.monotonic() >= until:
+                    late = f'It did not come to "{place}" in time.'
+                    raise self.lost(worker, f"{late} {remedy}".rstrip())
 
     def __repr__(self) -> str:
         """Names this process."""

@@ -15,6 +15,9 @@ from typing import Final
 
 import jax
 import jax.extend.backend
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import in_flight, jax_internals, selection, thread_pool
 from distlab.errors import BackendStartedError, ClusterError, ProgramOrderError, WorkerError
@@ -92,6 +95,7 @@ def join(
         before = gloo_sockets.listening()
         with jax_internals.gloo_listening("127.0.0.1" if met.one_machine else None):
             start.run(jax.devices)
+        start.run(_meet_on_devices)
         gloo = gloo_sockets.listening() - before
         counts = _devices_of_each(len(names))
         workers = tuple(
@@ -229,6 +233,15 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {_TIMEOUT_FLAG}={max(1, round(timeout))}".strip()
     selection.prepare_cpu_backend()
+
+
+def _meet_on_devices() -> None:
+    """Connects the devices by a first collective: in a later one Gloo waits 30 s for the others."""
+    mesh = Mesh(np.array(jax.devices()), "all")
+    ones = jax.make_array_from_callback(
+        (mesh.size,), NamedSharding(mesh, PartitionSpec("all")), lambda _: np.ones(1, np.float32)
+    )
+    jax.jit(jnp.sum)(ones).block_until_ready()
 
 
 def _devices_of_each(processes: int) -> list[int]:

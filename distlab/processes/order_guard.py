@@ -3,7 +3,7 @@
 A collective meets whichever collective the other processes are at. Where the processes hand over
 different programs, numbers are silently wrong, or all deadlock. So the chief passes on the programs
 that it hands over, in order, and each other process compares them with its own, in a thread of its
-own. The first difference is a `ProgramOrderError` in all processes.
+own. The first difference is a `ProgramOrderError` in all processes. So are waits for each other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Final, final
 from distlab.devices import dispatch_order
 from distlab.devices.dispatch_order import Dispatch
 from distlab.errors import ClusterError
-from distlab.processes.failures import PARTED
+from distlab.processes.failures import part
 from distlab.processes.group import ProcessGroup
+from distlab.processes.wait_guard import WaitGuard
 from distlab.threads import Thread
 
 _TICK_SECONDS: Final = 0.25
@@ -38,6 +39,7 @@ class OrderGuard:
         self._chiefs: deque[Dispatch] = deque()
         self._compared = 0
         self._chunk = 0
+        self._waits = WaitGuard(processes)
         self._stop = threading.Event()
         self._thread = Thread(self._watch, name="distlab order")
         self._thread.start()
@@ -53,6 +55,7 @@ class OrderGuard:
         with contextlib.suppress(ClusterError):
             while not self._stop.wait(_TICK_SECONDS) and self._processes.failure is None:
                 self.look()
+                self._waits.look()
 
     def look(self) -> None:
         """Passes on, or compares, what was handed over since the last time."""
@@ -101,8 +104,6 @@ class OrderGuard:
                     f"{self._compared} it ran {own.name} {what}. What was computed from there on "
                     "is not to be trusted. Call run, reduce and gather alike on all workers."
                 )
-                parted = json.dumps([worker.name, worker.host, message, self._compared])
-                with contextlib.suppress(ClusterError):  # another one parted first
-                    self._processes.kv.set(PARTED, parted)
+                part(self._processes, worker, message, self._compared)
                 self._stop.set()
                 return

@@ -20,9 +20,9 @@ from typing import Final, final
 from jax.experimental import multihost_utils
 
 from distlab.devices import jax_internals
-from distlab.errors import ContextError
+from distlab.errors import ContextError, WorkerError
 from distlab.processes import group
-from distlab.processes.group import ProcessGroup, Worker
+from distlab.processes.group import LEFT, ProcessGroup, Worker
 
 _POLL_SECONDS: Final = 0.2
 _SLOW_POLL_SECONDS: Final = 1.0
@@ -207,14 +207,14 @@ class PreemptionWatcher:
     def block_until_worker_exit(self) -> None:
         """Waits until the worker that is to be taken away has ended.
 
-        It returns at once where there is none, or where that is this process.
+        It returns at once where there is none, or where that is this process, and at the latest
+        after half an hour, or `timeout_seconds`.
         """
         processes, worker = self._processes, self._noticed()
         if processes is None or worker is None or worker.index == processes.index:
             return
-        pause = threading.Event()
-        while processes.failure is None and not processes.has_left(worker):
-            pause.wait(_POLL_SECONDS)
+        with contextlib.suppress(WorkerError):  # it was killed
+            processes.awaited(f"{LEFT}/{worker.index}", worker, "its end", processes.until())
 
     def _noticed(self) -> Worker | None:
         if self._processes is None:

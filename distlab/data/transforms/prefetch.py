@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from distlab.data.plan.engine import Pass, Reader, State, require_own_threads
 from distlab.data.plan.plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
-from distlab.threads import Thread, Wake
+from distlab.threads import ROOM, Thread, Wake, waiting
 
 _AUTOMATIC = 2
 _POLL_SECONDS = 0.1
@@ -126,7 +126,8 @@ class Producer(Generic[ItemT]):
         """Returns the next item and the position after it, or the exception that ended it."""
         require_own_threads(self._process)
         while not self._ready:
-            self._added.wait(_POLL_SECONDS)
+            with waiting(self._thread):
+                self._added.wait(_POLL_SECONDS)
             if not self._thread.is_alive() and not self._ready:
                 return DistlabError("The prefetch thread has died.")
         item = self._ready.popleft()
@@ -147,8 +148,9 @@ class Producer(Generic[ItemT]):
                 item = (next(source), source.get_state())
             except BaseException as error:  # noqa: BLE001 - raised again where it is read
                 item = error
-            while len(self._ready) >= self._size and not self._stopping:
-                self._taken.wait(_POLL_SECONDS)
+            with waiting(ROOM):
+                while len(self._ready) >= self._size and not self._stopping:
+                    self._taken.wait(_POLL_SECONDS)
             self._ready.append(item)
             self._added.set()
             if isinstance(item, BaseException):

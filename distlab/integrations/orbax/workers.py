@@ -18,7 +18,7 @@ from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup
-from distlab.threads import Thread
+from distlab.threads import Thread, working
 
 _OF_EACH_WORKER: Final = "workers"
 """The `dtype` of a position that is a list, with the entry of each worker's iterator."""
@@ -40,6 +40,7 @@ class Job:
         self._error: BaseException | None = None
         self._thread = Thread(self._run, name="distlab-checkpoint", daemon=False)
         _running.add(self)
+        working.add(self._thread)
         self._thread.start()
 
     def wait(self) -> None:
