@@ -20,16 +20,17 @@ from packaging.requirements import Requirement
 
 import distlab
 from distlab import cli
-from distlab._cli import doctor, serving
+from distlab._cli import dashboard, doctor, serving
 from distlab_dashboard.ports import PORTS
 from tests import own_process
+from tests.patience import wait_until
 
 COMMANDS = {
     "demo": "--replicas --epochs --steps --port --prefix --open --no-dashboard --exit-when-done "
     "--record",
     "launch": "--workers --devices --grace --max-restarts --dashboard --port -m PROGRAM",
     "server": "--job --index --cluster --scheduler TF_CONFIG",
-    "dashboard": "RUN --port --open --address --token --prefix --origin",
+    "dashboard": "RUN --port --open --address --token --view-token --prefix --origin",
     "runs": "DIR",
     "export": "RUN --output --overwrite",
     "doctor": "--help",
@@ -83,7 +84,7 @@ def test_bad_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_errors_are_one_line_whatever_a_path_holds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("runs", "advise", "dashboard"):
+    for command in ("runs", "advise"):
         assert cli.main([command, str(tmp_path / "a\n\x1b[31mb")]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
@@ -265,7 +266,7 @@ def test_runs_lists_the_newest_first_and_what_it_can_not_read(
 
 
 def test_runs_and_dashboard_look_three_folders_deep(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
     distlab.record(root / "a/b/c/d").close()
@@ -274,8 +275,28 @@ def test_runs_and_dashboard_look_three_folders_deep(
     looked = f"in {root} and its subfolders, 3 levels deep; links are not followed."
     assert cli.main(["runs", str(root)]) == 0
     assert f"No runs {looked}" in capsys.readouterr().out
-    assert cli.main(["dashboard", str(root), "--port", "0"]) == 2
-    assert f"no run is {looked}" in capsys.readouterr().err
+    monkeypatch.setattr(dashboard, "wait_for_interrupt", lambda: None)
+    assert cli.main(["dashboard", str(root), "--port", "0"]) == 0
+    assert f"No run is {looked}" in capsys.readouterr().out
+
+
+def test_a_dashboard_waits_for_the_first_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, asked = tmp_path / "runs", []
+
+    def record() -> None:
+        url = capsys.readouterr().out.split()[1]
+        with urlopen(url) as answer:
+            asked.append(answer.status)
+        distlab.record(runs / "first").close()
+        wait_until(
+            lambda: b'distlab_runs{status="finished"} 1.0' in urlopen(url + "metrics").read()
+        )
+
+    monkeypatch.setattr(dashboard, "wait_for_interrupt", record)
+    assert cli.main(["dashboard", str(runs), "--port", "0"]) == 0
+    assert asked == [200]
 
 
 def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

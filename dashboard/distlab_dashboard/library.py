@@ -237,6 +237,8 @@ def _summary(path: Path, key: str) -> RunSummary:
 
 def library_of(source: object) -> Library:
     """Returns the library that a server shows."""
+    if isinstance(source, Library):
+        return source
     if isinstance(source, str | Path) and source != "":  # Run.open refuses that
         folder = Path(at_home(str(source)))
         found = next(run_folders(folder), None) if is_folder(folder) else None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, file_path
-from distlab._cli.serving import HOST, TOKEN, VIEW_TOKEN, serve, wait_for_interrupt
+from distlab._cli.serving import HOST, TOKEN, VIEW_TOKEN, empty_library, serve, wait_for_interrupt
+from distlab.text.paths import is_folder
+from distlab.text.printable import printable
 
 EPILOG = """\
 examples:
@@ -22,7 +25,7 @@ def add_to(commands: Any) -> None:
         help="show a recorded run, or a folder of them, in the dashboard",
         description="Serves the dashboard of a recorded run, finished or still being recorded,\n"
         "or of all runs in a folder and its subfolders, three levels deep, until Ctrl-C. Links in\n"
-        "it are not followed.",
+        "it are not followed. A folder without a run is served until the first one comes.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -56,8 +59,12 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves the run until Ctrl-C and returns the exit code."""
+    from distlab.runs.listing import DEEPEST, run_folders
+
+    folder: Path = args.folder
+    waits = (is_folder(folder) or _is_missing(folder)) and not any(run_folders(folder))
     server = serve(
-        args.folder,
+        empty_library(folder) if waits else folder,
         port=args.port,
         open_browser=args.open,
         address=args.address,
@@ -69,8 +76,25 @@ def run(args: argparse.Namespace) -> int:
     print(f"Dashboard: {server.url}", flush=True)
     if server.view_url:
         print(f"To look only: {server.view_url}", flush=True)
-    print(f"Serving {args.folder} until Ctrl-C.", flush=True)
+    shown = printable(str(folder))
+    if waits:
+        print(
+            f"No run is in {shown} and its subfolders, {DEEPEST} levels deep; links are not "
+            "followed. The page lists runs as soon as they are recorded.",
+            flush=True,
+        )
+    print(f"Serving {shown} until Ctrl-C.", flush=True)
     wait_for_interrupt()
     server.stop()
     print("Stopped.", flush=True)
     return 0
+
+
+def _is_missing(folder: Path) -> bool:
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):  # no file can have such a name, or it may not be looked for
+        return False
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +45,13 @@ def serve(
     token = os.environ.get(TOKEN) if token is None else token
     view_token = os.environ.get(VIEW_TOKEN) if view_token is None else view_token
     return serve(source, token=token, view_token=view_token, **options)
+
+
+def empty_library(folder: Path) -> object:
+    """Returns what a server shows of a folder in which no run is recorded yet."""
+    from distlab_dashboard.library import Library
+
+    return Library(folder)
 
 
 def wait_for_interrupt() -> None:
