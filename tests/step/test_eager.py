@@ -261,7 +261,8 @@ def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: floa
 
 def test_a_class_made_for_each_replica_is_named(eagerly: None) -> None:
     def step() -> Any:
-        return collections.namedtuple("Out", "loss")(1.0)  # noqa: PYI024 - the fault
+        made: Any = collections.namedtuple("Out", "loss")  # noqa: PYI024 - the fault
+        return made(1.0)
 
     with pytest.raises(StructureError, match=r"another class.*defined outside of the function"):
         _strategy().run(step)
