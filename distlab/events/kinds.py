@@ -480,7 +480,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
         devices work on after that: see `StepReady`. Of an eager step the time at
         which all replicas' Python had returned.
       examples: Examples in the step's batch, 0 when no argument came from a
-        distributed dataset.
+        distributed dataset or `shard_batches`.
       awaited_ns: Nanoseconds of the time since the thread's step before in which it waited for
         results that it read, in programs of several processes; 0 in others.
     """

@@ -16,6 +16,7 @@ from distlab.events import sink
 from distlab.input.dataset import numbers
 from distlab.input.preview import Previewer
 from distlab.meshes import blocks
+from distlab.observing.arguments import placed_batches
 from distlab.observing.meshes import mesh_of, strategy_of
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
@@ -148,6 +149,7 @@ def _report(
         axes = dict(main.sharding.mesh.shape)
         spec = blocks.full_spec(main.sharding.spec, main.ndim)
     examples = main.shape[0]
+    placed_batches.set(main, examples)
     rows = examples // blocks.cuts(spec, axes)[0]
     recorder.emit(
         events.Sharding(

@@ -14,10 +14,14 @@ from distlab.devices import selection
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.step.arguments.names import argument_label, parameter_names
 from distlab.text.shown import shown
+from distlab.values.last_batches import LastBatches
 
 Path = tuple[Any, ...]
 
 _MOST_CHANGES: Final = 3
+
+placed_batches: Final = LastBatches()
+"""The batches that were placed on meshes, by which a step counts its examples."""
 
 
 class Leaf(NamedTuple):
@@ -119,8 +123,8 @@ def _listed(changed: dict[str, tuple[str, str]]) -> str:
     return "; ".join(texts[:_MOST_CHANGES])
 
 
-def getter(path: Path) -> Callable[[Any], Any]:
-    """Returns a function that follows a path in a pytree, without walking over the tree."""
+def getter(path: Path) -> Callable[[Any], Any] | None:
+    """Returns a function that follows a path in a pytree; None for parts without names."""
     gets: list[Callable[[Any], Any]] = []
     for key in path:
         match key:
@@ -133,7 +137,7 @@ def getter(path: Path) -> Callable[[Any], Any]:
             case jax.tree_util.GetAttrKey(name=name):
                 gets.append(operator.attrgetter(name))
             case _:
-                raise LookupError(key)
+                return None
 
     def get(tree: Any) -> Any:
         for one in gets:

@@ -17,7 +17,15 @@ from distlab.devices import jax_internals
 from distlab.errors import ArgumentTypeError
 from distlab.events import numbering, sink
 from distlab.observing import compilations
-from distlab.observing.arguments import Leaf, Path, cause_of, described, getter, sign
+from distlab.observing.arguments import (
+    Leaf,
+    Path,
+    cause_of,
+    described,
+    getter,
+    placed_batches,
+    sign,
+)
 from distlab.observing.compilations import Compilation, heard
 from distlab.observing.program import Call, Program
 from distlab.step.jaxprs import operations
@@ -111,9 +119,10 @@ class Observed(Generic[P, R]):
         self._known = -1
         self._programs: list[Program] = []
         self._alone: Program | None = None
-        self._probes: dict[str, Callable[[Any], Any]] = {}
+        self._probes: list[Callable[[Any], Any]] = []
         self._by_value = False
         self._signs: dict[Any, Program] = {}
+        self._batches: list[Callable[[Any], Any]] = []
         self._lock = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
@@ -158,11 +167,18 @@ class Observed(Generic[P, R]):
                 program=program.number,
                 strategy=program.strategy,
                 dispatched_ns=time.monotonic_ns(),
-                examples=0,
+                examples=self._examples(call[1:]) if self._batches else 0,
             )
         )
         program.look(call, step, called, recorder)
         return out
+
+    def _examples(self, arguments: Any) -> int:
+        """Returns the number of examples of the batches among the arguments."""
+        try:
+            return placed_batches.examples_among([get(arguments) for get in self._batches])
+        except (AttributeError, LookupError, TypeError):
+            return 0
 
     def _report(self, error: Exception, recorder: sink.Recorder) -> None:
         recorder.emit(
@@ -231,9 +247,10 @@ class Observed(Generic[P, R]):
             program.begin(self._name, self._source, recorder)
             self._programs = [*self._programs[1 - _MOST_PROGRAMS :], program]
             self._emit(program, read, cause_of(now, before), call, recorder, made=made)
+            self._tell_apart(arguments, call)
         elif now not in program.described:
             program.described.append(now)
-        self._tell_apart(arguments)
+            self._tell_apart(arguments, call)
         if len(self._signs) >= _MOST_SIGNS:
             self._signs.clear()
         self._signs[self._sign(call)] = program
@@ -252,14 +269,14 @@ class Observed(Generic[P, R]):
             return _Read()
 
     def _find(self, read: _Read, now: dict[str, Leaf], *, anew: bool) -> Program | None:
-        """Returns the known program of a call."""
-        for known in self._programs:
-            if read.executable is not None:
-                if known.executable is read.executable:
-                    return known
-            elif now in known.described and not anew:
-                return known
-        return None
+        """Returns the known program of a call; JAX may have one program as several objects."""
+        same = [
+            one
+            for one in self._programs
+            if one.executable is not None and one.executable is read.executable
+        ]
+        alike = [] if anew else [one for one in self._programs if now in one.described]
+        return next(reversed([*alike, *same]), None)
 
     def _emit(
         self,
@@ -299,7 +316,7 @@ class Observed(Generic[P, R]):
         except Exception as error:  # noqa: BLE001 - of any new version of JAX
             self._lose(error, recorder)
 
-    def _tell_apart(self, arguments: dict[str, tuple[Path, Leaf]]) -> None:
+    def _tell_apart(self, arguments: dict[str, tuple[Path, Leaf]], call: Call) -> None:
         """Chooses the arguments by which a call's program is found: those in which programs differ.
 
         Where JAX may have programs that were not seen here, the first and the last array of each
@@ -321,19 +338,18 @@ class Observed(Generic[P, R]):
             ends.setdefault(path[:2], []).append(name)
         for names in ends.values():
             probes |= {names[0]: None, names[-1]: None}
-        self._probes = {}
-        for name in list(probes)[:_MOST_PROBES]:
-            try:
-                self._probes[name] = getter(arguments[name][0])
-            except LookupError:  # of a class whose parts have no names
-                continue
+        gets = (getter(arguments[name][0]) for name in list(probes)[:_MOST_PROBES])
+        self._probes = [get for get in gets if get is not None]
+        given, _ = jax.tree_util.tree_flatten_with_path(call[1:])
+        paths = (path for path, leaf in given if placed_batches.examples_among([leaf]))
+        self._batches = [get for path in paths if (get := getter(path)) is not None]
         self._signs.clear()
 
     def _sign(self, call: Call) -> Any:
         """Returns the traits of a call by which its program is found."""
         tree = call[1:]
         found: list[Any] = []
-        for get in self._probes.values():
+        for get in self._probes:
             try:
                 leaf = get(tree)
             except (AttributeError, LookupError, TypeError):

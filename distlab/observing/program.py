@@ -109,6 +109,6 @@ def _getter(found: _Found, call: Call) -> Get | None:
     """Returns what finds an array by its path; None where the pytree can't be followed so."""
     try:
         get = getter(found.path)
-        return get if get(call) is found.array else None
+        return get if get is not None and get(call) is found.array else None
     except Exception:  # noqa: BLE001 - of any class that is registered as a pytree
         return None

@@ -33,7 +33,8 @@ def flax_data_parallel(observe: Observe, steps: int) -> list[float]:
     mesh = Mesh(np.array(jax.devices()), ("data",))
     model = nn.Sequential([nn.Dense(32), nn.relu, nn.Dense(4)])
     params = model.init(jax.random.key(0), X)
-    state = TrainState.create(apply_fn=model.apply, params=params, tx=optax.adam(0.01))
+    made: Any = TrainState
+    state = made.create(apply_fn=model.apply, params=params, tx=optax.adam(0.01))
     state = jax.device_put(state, NamedSharding(mesh, P()))
 
     @observe

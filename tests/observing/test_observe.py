@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentTypeError
-from distlab.observing import compilations
+from distlab.observing import compilations, observed
 from tests.listening import Listener, listening
 
 
@@ -106,9 +106,9 @@ def test_programs_compiled_elsewhere_are_told_apart(heard: Listener, mesh: Mesh)
     step = jax.jit(add)
     small, large = put(mesh, P("data"), 4, 8), put(mesh, P("data"), 8, 8)
     step({}, small), step({}, large)
-    observed = dl.observe(step)
+    again = dl.observe(step)
     for x in (small, large, small):
-        observed({}, x)
+        again({}, x)
     assert programs(heard) == [0, 1, 0]
 
 
@@ -208,3 +208,25 @@ def test_nan_in_results_is_told_with_its_device(heard: Listener, mesh: Mesh) -> 
         jax.block_until_ready(step(x))
     (told,) = heard.of(events.NotFinite)
     assert told.step == heard.of(events.Step)[5].step
+
+
+def test_steps_count_the_examples_of_batches_that_were_placed(heard: Listener, mesh: Mesh) -> None:
+    step = dl.observe(jax.jit(lambda state, batch: (state, batch["x"].sum())))
+    loader = ({"x": np.ones((size, 2), np.float32), "y": np.ones(size)} for size in (8, 8, 4))
+    for batch in dl.shard_batches(loader, mesh, P("data")):
+        step(0.0, batch)
+    assert [one.examples for one in heard.of(events.Step)] == [8, 8, 4]
+
+
+def test_calls_in_turn_are_looked_at_once_for_each_program(
+    heard: Listener, mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = dl.observe(jax.jit(add))
+    calls: list[Any] = [({}, put(mesh, P("data"), size, 8)) for size in (8, 4, 16)]
+    for arguments in calls * 2:
+        step(*arguments)
+    monkeypatch.setattr(observed, "described", lambda *_: 1 / 0)
+    for arguments in calls * 2:
+        step(*arguments)
+    assert programs(heard) == [0, 1, 2] * 4
+    assert heard.of(events.Lost) == []

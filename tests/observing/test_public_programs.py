@@ -54,5 +54,5 @@ def test_one_line_shows_a_public_program(program: Callable[..., Any]) -> None:
     last = compiled[-1]
     assert {tuple(one.axes) for one in last.collectives} == seen.collectives
     assert None not in {last.flops, last.peak_bytes}
-    assert heard.of(events.Lost) == heard.of(events.Error) == []
+    assert [*heard.of(events.Lost), *heard.of(events.Error)] == []
     jax.clear_caches()
