@@ -41,7 +41,7 @@ def warn_no_effect(called: str, why: str = "") -> None:
 
 
 def calling_line() -> str:
-    """Returns the line of the user's code that called distlab, as `"train.py:34"`; "" for none."""
+    """Returns the line of the user's code that called distlab, as `line_text`; "" for none."""
     return line_of(sys._getframe(1))
 
 
@@ -52,12 +52,24 @@ def line_of(frame: FrameType | None) -> str:
     return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno)
 
 
-@functools.lru_cache(4096)
 def line_text(filename: str, line: int) -> str:
-    """Returns a line as text, as `calling_line` does."""
-    path = Path(filename)
-    of_cell = path.parent.name.startswith("ipykernel_") or path.name.startswith("<ipython-input")
-    return f"{'cell' if of_cell else path.name}:{line}"
+    """Returns a line as text: `"train.py:34"`, in a notebook `"cell 13, line 4"`."""
+    cell = _cell_of(filename)
+    return f"{_name(filename)}:{line}" if cell is None else f"{cell}, line {line}"
+
+
+@functools.lru_cache(4096)
+def _name(filename: str) -> str:
+    return Path(filename).name
+
+
+def _cell_of(filename: str) -> str | None:
+    """Returns the notebook's cell that a file stands for, by the number of its last run."""
+    if "ipykernel_" not in filename and "<ipython-input" not in filename:
+        return None
+    known = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    named = known and known.compile.format_code_name(filename)
+    return f"cell {named[1].strip('In[]')}" if named else "a cell"
 
 
 def part_of(frame: FrameType) -> Part:

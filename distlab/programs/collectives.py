@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from distlab.events import Collective
@@ -23,7 +22,7 @@ from distlab.programs.mesh_axes import (
     groups_of,
 )
 from distlab.programs.places import Places
-from distlab.user_code import is_users
+from distlab.user_code import is_users, line_text
 
 KINDS: Final = (
     "all-reduce",
@@ -330,5 +329,5 @@ def _source(module: Module, one: Instruction) -> str:
         frame = module.frames.get(frame.caller)
     if shown := frame or innermost:
         file, line = shown.file, str(shown.line)
-    place = f"{Path(file).name}:{line}" if file else ""
+    place = line_text(file, int(line or 0)) if file else ""
     return " at ".join(part for part in (metadata.get("op_name", ""), place) if part)

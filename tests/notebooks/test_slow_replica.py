@@ -69,14 +69,14 @@ def test_the_picture_is_that_of_the_capture_and_needs_no_network(
         shown = [int(row[column]) for row in rows]
         np.testing.assert_allclose(shown, 100 * np.array(spent) / whole, atol=0.51)
     page = html.unescape(html_of(executed, cell_id))
-    assert "What each device did in the newest capture" in page
+    assert "What each device did in a capture" in page
     assert "waiting for others" in page
     assert re.findall(r"""<(?:script|link)[^>]*(?:src|href)=""", page) == []
 
 
 def test_a_slow_source_is_named_until_it_is_read_in_whole_batches(executed: Any) -> None:
     said = text_of(executed, "input")
-    assert re.search(r"^input_bound: dataset at cell:\d+$", said, re.MULTILINE)
+    assert re.search(r"^input_bound: dataset at cell \d+, line \d+$", said, re.MULTILINE)
     assert "most of it for its source" in said
     assert "map whole batches" in said
     assert "input_bound" not in text_of(executed, "input-fixed")

@@ -20,6 +20,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import AXIS, SAME_ON_ALL
+from distlab.user_code import is_users, line_text
 
 _CALLS: Final = {
     "pjit": "jaxpr",
@@ -43,8 +44,6 @@ _NOT_BY_ELEMENT: Final = re.compile(
     r"lu|eig|svd|qr|iota|random|pad|concatenate|psum|pmin|pmax|all_|ppermute"
 )
 
-_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-_OWN: Final = Path(__file__).parents[2]
 
 _SMALL_CONST: Final = 1 << 10
 
@@ -383,9 +382,8 @@ def user_line(equation: Any) -> str:
     """Returns the line of the user's program that an operation stems from; empty if unknown."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
-        path = Path(frame.file_name)
-        if not (_INSTALLED & set(path.parts)) and _OWN not in path.parents:
-            return f"{path.name}:{frame.line_num}"
+        if is_users(frame.file_name):
+            return line_text(frame.file_name, frame.line_num)
     return ""
 
 
