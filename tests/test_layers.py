@@ -61,7 +61,8 @@ profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice
   tracking programs profiling runs
-widgets: text errors events strategies control folds charts advice page programs runs recording
+widgets: text errors meshes events strategies control folds charts advice page programs runs
+  recording
 # Other libraries on what stands above, each in its own package.
 integrations:
 integrations.dask: text errors events cluster launching processes variables step strategies

@@ -173,7 +173,7 @@ class BatchTiles:
         middle = _STRIP_TOP - _STRIP_HEIGHT / 2
         whole = "global batch", f"{sizes.sum()} examples"
         if of is not None:
-            whole = "these replicas", f"{sizes.sum()} of {of} examples"
+            whole = "these rows", f"{sizes.sum()} of {of} examples"
         less = [bool(size < share) for size in sizes]
         self._labels.data = {
             "y": [middle, *middles],

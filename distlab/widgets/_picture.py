@@ -53,6 +53,7 @@ def picture(folds: Folds, batch: BatchDetail | None, summary: Summary) -> str:
         parts.append(_rates(folds.columns("steps"), summary))
     if "timeline" in summary.charts:
         parts.append(_timeline(folds.columns("timeline")))
+    parts.append(summary.grids)
     parts += [
         f"<p style='margin:2px 0'><small>{escape(note)}</small></p>" for note in summary.notes
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import Any, Final
 
@@ -26,12 +27,16 @@ _STRIP_WIDTH: Final = 160
 
 def replica_table(batch: BatchDetail | None, devices: DeviceColumns, summary: Summary) -> str:
     """Returns a row for each replica, with the columns that the view shows."""
+    if summary.in_parts and {"batches", "devices"} <= {*summary.charts}:
+        one, other = (replace(summary, charts=(chart,)) for chart in ("batches", "devices"))
+        return replica_table(batch, devices, one) + replica_table(None, devices, other)
     sizes = summary.sizes if "batches" in summary.charts else []
     busy = summary.busy if "devices" in summary.charts else []
     names = [name for name, _ in sizes or busy]
     if not names:
         return ""
-    columns: dict[str, list[str]] = {"Replica on": [escape(name) for name in names]}
+    heading = "Replica on" if not summary.in_parts else "Part" if sizes else "Device"
+    columns: dict[str, list[str]] = {heading: [escape(name) for name in names]}
     if sizes and batch is not None:
         columns["Examples"] = _tiles(batch)
         columns["Count"] = [escape(size) for _, size in sizes]

@@ -9,12 +9,14 @@ from typing import Final, TypeAlias
 
 from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns, pace_of
 from distlab.folds.placement import is_server
+from distlab.meshes.pictures import pictures_html
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.cards import lost_text, reduction_rows
 from distlab.page.facts.devices import BUSY_NOTE
 from distlab.page.facts.progress import halt_text, rate_texts, steps_text
 from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
+from distlab.page.grids import batch_pictures, device_pictures, placement_pictures
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain, share_text
 
@@ -47,6 +49,8 @@ class Summary:
     placement: Pairs
     rates: Pairs
     notes: list[str]
+    grids: str  # The mesh as HTML, empty without one
+    in_parts: bool  # Whether the batch lies in parts of a mesh, which are no devices
 
     def headline(self) -> tuple[str, Pairs]:
         """Returns the first chart's sentence and named amounts, for the top of the view."""
@@ -62,7 +66,7 @@ class Summary:
             if chart == "timeline":  # a picture only
                 continue
             # One row has both of a replica: its examples and its busy share.
-            if chart != "devices" or "batches" not in self.charts:
+            if chart != "devices" or "batches" not in self.charts or self.in_parts:
                 lines += [self._sentence(chart), *self._rows(chart)]
         return [*(line for line in lines if line), *self.notes]
 
@@ -89,7 +93,8 @@ class Summary:
         if chart == "reductions":
             return self.reductions
         if chart == "batches":
-            busy = [share for _, share in self.busy] if "devices" in self.charts else []
+            both = "devices" in self.charts and not self.in_parts
+            busy = [share for _, share in self.busy] if both else []
             rows = zip_longest(self.sizes, busy[: len(self.sizes)])
             wide = max((len(name) for name, _ in self.sizes), default=0)
             return [
@@ -126,7 +131,18 @@ def summarize(
         placement=_placement(folds.columns("placement")),
         rates=rate_texts(steps, live=live, now_s=now_s),
         notes=_notes(folds, batch if "batches" in charts else None, charts, wanted),
+        grids=_grids(folds, batch, charts),
+        in_parts=batch is not None and bool(batch["mesh"]),
     )
+
+
+def _grids(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> str:
+    pictures = [
+        *(batch_pictures(batch) if "batches" in charts else ()),
+        *(device_pictures(folds.columns("devices")) if "devices" in charts else ()),
+        *(placement_pictures(folds.columns("placement")) if "placement" in charts else ()),
+    ]
+    return pictures_html(pictures) if pictures else ""
 
 
 def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:
@@ -134,9 +150,10 @@ def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:
         return _NONE_YET["batches"]
     names = batches["datasets"]
     of = f"; {plain(names[batch['dataset']])}" if len(names) > 1 else ""
+    over = counted(len(batch["size"]), "part" if batch["mesh"] else "replica")
     return (
         f"Batch {count_text(batch['number'])} (of {count_text(batches['count'])} so far, from 0): "
-        f"{counted(sum(batch['size']), 'example')} over {counted(len(batch['size']), 'replica')}"
+        f"{counted(sum(batch['size']), 'example')} over {over}"
         f"{of}"
     )
 

@@ -68,6 +68,7 @@ class ViewWidget(anywidget.AnyWidget):
                 "sentence": sentence,
                 "amounts": [list(pair) for pair in amounts],
                 "notes": summary.notes,
+                "grids": summary.grids,
             }
             self.items = self._charts.items
             for name, data in changed.items():

@@ -49,8 +49,10 @@ function showSummary(words, notes, summary) {
     element("p", { textContent: summary.sentence }),
     element("div", { className: "amounts" }, ...summary.amounts.map(([name, amount]) =>
       element("span", {}, `${name} `, element("b", { textContent: amount })))))
+  const grids = notes.firstElementChild ?? element("div")
+  if (grids.drawn !== summary.grids) grids.innerHTML = grids.drawn = summary.grids // escaped by the kernel
   notes.replaceChildren(
-    ...summary.notes.map((note) => element("p", { className: "quiet", textContent: note })))
+    grids, ...summary.notes.map((note) => element("p", { className: "quiet", textContent: note })))
 }
 
 // The buttons of loops. A button that moves or is replaced between press and release loses the

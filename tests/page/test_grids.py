@@ -9,7 +9,15 @@ import msgspec
 import numpy as np
 
 from distlab.charts import AxisBars, ReductionBars
-from distlab.events import ArrayPlace, Collective, DeviceSample, Event, Sharding, Strategy
+from distlab.events import (
+    ArrayPlace,
+    Collective,
+    DeviceSample,
+    Event,
+    Sharding,
+    Strategy,
+    Unknown,
+)
 from distlab.folds import Folds
 from distlab.page import grids
 from tests.recording import samples
@@ -31,7 +39,7 @@ def collective(kind: str, axes: list[str], sent: int, shift: int | None = None) 
     )  # fmt: skip
 
 
-def run_on(axes: dict[str, int]) -> list[Event]:
+def run_on(axes: dict[str, int]) -> list[Event | Unknown]:
     """A program observed on a mesh: one step, one batch and one watched window."""
     count = math.prod(axes.values())
     names = [f"CPU:{n}" for n in range(count)]
@@ -65,7 +73,7 @@ def run_on(axes: dict[str, int]) -> list[Event]:
     ]  # fmt: skip
 
 
-def read(events: list[Event]) -> Folds:
+def read(events: list[Event | Unknown]) -> Folds:
     folds = Folds()
     folds.add(events)
     return folds

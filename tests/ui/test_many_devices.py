@@ -7,6 +7,7 @@ import pytest
 from distlab.events import Event, Unknown
 from distlab.folds import Folds
 from distlab.page import facts
+from tests.page.test_grids import run_on as run_on_mesh
 from tests.synthetic import beginning, sizes_of, steps
 from tests.ui.conftest import Pages, Served, ended
 
@@ -72,3 +73,16 @@ def test_every_page_draws_very_many_devices(served: Served, new_page: Pages) -> 
         "() => Bokeh.documents[0].get_model_by_name('timeline_lanes').get_column('lane').length"
         " === 66"
     )
+
+
+def test_a_mesh_is_drawn_with_a_cell_a_device(served: Served, new_page: Pages) -> None:
+    axes = {"data": 16, "fsdp": 16, "model": 4}
+    page = new_page().open(served(ended(run_on_mesh(axes))).url)
+    for tab, cells in (("placement", 2 * 1_024), ("devices", 1_024), ("batches", 1_024)):
+        page.tab(tab)
+        drawn = page.page.locator(f"section[data-page={tab}] .grids td[title]")
+        drawn.nth(cells - 1).wait_for()
+        assert drawn.count() == cells
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 1280
+    page.tab("reductions")
+    assert list(page.data("axes", "axis_bars")["name"]) == ["data", "model"]

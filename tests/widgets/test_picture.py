@@ -16,6 +16,7 @@ from distlab.text.png import encode, enlarge
 from distlab.widgets import Watch
 from distlab.widgets._picture import picture
 from distlab.widgets._summary import summarize
+from tests.page.test_grids import run_on
 from tests.synthetic import START_NS, beginning, digit, there, whole_run
 from tests.wicked import wicked_run
 
@@ -98,3 +99,20 @@ def test_examples_without_a_preview_are_counted() -> None:
     html = drawn(folds)
     assert html.count("no preview") == 1
     assert "empty" in html
+
+
+def test_a_mesh_is_drawn_below_the_tables() -> None:
+    folds = Folds()
+    folds.add(run_on({"data": 4, "model": 2}))
+    summary = summarize(folds, folds.batch(), ("batches", "devices", "placement"))
+    html = picture(folds, folds.batch(), summary)
+    assert html.count("<td title=") == 4 * 8
+    assert [heading in html for heading in (">Part<", ">Device<", ">Replica on<")] == [
+        *(True, True, False)
+    ]
+    lines = summary.lines()
+    assert lines[1].endswith("over 4 parts")
+    assert lines[2:4] == ["  data 0  16", "  data 1  16"]
+    assert "  CPU:7  100 %" in lines
+    assert "4 copies of each along data" in html
+    assert summarize(folds, folds.batch(), ("rates",)).grids == ""
