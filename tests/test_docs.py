@@ -82,3 +82,10 @@ def _exists(name: str) -> bool:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found is not None
+
+
+def test_each_promise_of_security_names_tests_that_exist() -> None:
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", PAGES["security.md"]))
+    tests = {*map(str, (ROOT / "tests").rglob("test_*.py"))}
+    assert len(named) > 10
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in tests)] == []

@@ -311,7 +311,7 @@ def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None
 def _fold_log(path: Path) -> None:
     """Moves SQLite's log into its run file: SQLite would take it for that of the next file."""
     beside = _beside(path)
-    if path.exists() and any(one.exists() for one in beside):
+    if path.is_file() and not path.is_symlink() and any(one.exists() for one in beside):
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     for one in beside:

@@ -130,6 +130,19 @@ def test_a_lock_that_is_no_regular_file_is_refused(kind: str, tmp_path: Path) ->
     assert kind != "link" or victim.read_text() == "precious"
 
 
+def test_links_with_the_names_of_run_files_are_replaced(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "run", tmp_path / "precious.txt"
+    folder.mkdir()
+    victim.write_text("precious")
+    name = "process-0.sqlite"
+    for suffix in ("", ".new", "-wal", "-shm", "-journal"):
+        (folder / f"{name}{suffix}").symlink_to(victim)
+    file = RunFile(folder, "first", overwrite=True)
+    file.write(samples.one_of_each())
+    file.close()
+    assert (victim.read_text(), [path.name for path in folder.iterdir()]) == ("precious", [name])
+
+
 def test_a_mark_replaces_that_of_an_earlier_process(tmp_path: Path) -> None:
     (tmp_path / "process-0.lock").write_text("the mark of a killed process")
     file = RunFile(tmp_path, "first")
