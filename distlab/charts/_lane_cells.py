@@ -18,9 +18,10 @@ from distlab.charts._lane_spans import (
     Range,
     lane_places,
 )
-from distlab.charts.theme import FAINT
+from distlab.charts.theme import shades
 from distlab.folds import TimelineColumns
-from distlab.folds.arrays import Floats, Ints
+from distlab.folds.arrays import Floats
+from distlab.folds.devices import computing
 
 LEVELS = 64
 """Codes of one kind of lane: 0 for unknown, then `LEVELS - 1` shares from 0 to 1."""
@@ -51,19 +52,8 @@ class ImageRows(TypedDict):
 
 def palette() -> list[str]:
     """Returns the colours of all codes: a faint track for 0 %, and the lane's colour for 100 %."""
-    faint = _rgb(FAINT)
-    colours = []
-    for full in (COLOURS[WAIT], COLOURS[CALL], COLOURS[EVEN]):
-        shares = np.linspace(0, 1, LEVELS - 1)[:, None]
-        mixed = np.where(shares > 0, _rgb(full), faint)
-        alphas = np.where(shares > 0, 0.25 + 0.75 * shares, 0.16)
-        rows = np.round(np.hstack([mixed, 255 * alphas])).astype(int)
-        colours += ["#00000000", *("#" + bytes(row.tolist()).hex() for row in rows)]
-    return colours
-
-
-def _rgb(text: str) -> Ints:
-    return np.array([int(text[place : place + 2], 16) for place in (1, 3, 5)])
+    kinds = (COLOURS[WAIT], COLOURS[CALL], COLOURS[EVEN])
+    return [code for full in kinds for code in ("#00000000", *shades(full, LEVELS - 1))]
 
 
 def merged(columns: TimelineColumns) -> TimelineColumns:
@@ -123,7 +113,8 @@ def image_rows(slices: Sequence[Slice]) -> ImageRows:
 
 def _codes(columns: TimelineColumns) -> npt.NDArray[np.uint8]:
     """Returns the code of each lane's cells, `(lanes, cells)`."""
-    shares = np.vstack([columns["waited"], columns["calls"], columns["busy"].T])
+    devices = computing(columns["busy"], columns["computes"])
+    shares = np.vstack([columns["waited"], columns["calls"], devices.T])
     levels = np.ceil(np.nan_to_num(np.clip(shares, 0, 1)) * (LEVELS - 2)) + 1
     levels = np.where(np.isnan(shares), 0, levels)
     kinds = np.minimum(np.arange(len(shares)), FIRST_DEVICE)

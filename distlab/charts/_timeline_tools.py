@@ -58,7 +58,8 @@ _CELL = """
 if (value % 64 == 0) return "not watched"
 const share = Math.round(100 * (value % 64 - 1) / 62)
 const sort = Math.floor(value / 64)
-const text = `${share} % of the time ${["waiting for a batch", "in calls of run", "busy"][sort]}`
+const sorts = ["waiting for a batch", "in calls of run", "computing"]
+const text = `${share} % of the time ${sorts[sort]}`
 if (sort != 1) return text
 const {index, flat_index} = special_vars.image_index ?? {}
 const begun = cells.get_column("steps")[index]?.[flat_index]

@@ -14,18 +14,21 @@ from bokeh.models import (
     Range1d,
     Segment,
 )
-from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from distlab.charts import _figure as fig
-from distlab.charts.theme import INK, ramp
+from distlab.charts.theme import INK, colour, shades
 from distlab.folds import DeviceColumns
 from distlab.folds.arrays import Floats
+from distlab.folds.devices import computing
 from distlab.text.units import plain, share_text
 
 _MOST_CELLS = 240
 _WINDOWS_A_CELL = 2
 _LINES = 8
+_SHADES = shades(colour(0), 64)
+"""Colours of shares, as in the lanes of devices on the page Steps."""
+
 _SCALE_HEIGHT = 0.035
 """Height of the scale of colours, as a share of that of all rows."""
 
@@ -33,22 +36,23 @@ _EMPTY = "No device was watched yet.\nShares show when some steps were taken."
 
 
 class DeviceShares:
-    """Busy share of each device: a strip over time, and a bar for the mean.
+    """What each device computes: a strip over time, and a bar for the mean.
 
-    A cell of a strip is the mean over the time watched in it; blank cells were not
-    watched. While the run goes on, a mark on each bar is the newest window. The scale of
-    the bars shows the colour of each share.
+    A bar goes on, pale, for the time in which a step is in flight and waits; before the first
+    capture the two are not known apart, and all of it is strong. A cell of a strip is the mean over
+    the time watched in it; blank cells were not watched. While the run goes on, a mark on each bar
+    is the newest window. The scale of the bars shows the colour of each share.
 
     Attributes:
       root: A row of two figures.
-      source: One row for each device: `device`, `y`, `mean`, `text`, `now`, `color`, and
-        the labels of the axes.
+      source: One row for each device: `device`, `y`, `mean` (computing), `flight`, `text`, `now`,
+        and the labels of the axes.
     """
 
     def __init__(self, *, height: int = 320) -> None:
         self.source = fig.new_source(
             "devices",
-            *("device", "label", "y", "mean", "text", "amount", "color", "now", "low", "high"),
+            *("device", "label", "y", "mean", "flight", "text", "amount", "now", "low", "high"),
         )
         self._scale = fig.new_source("device_scale", "image", "y", "dh")
         self._strips = fig.new_source("device_strips", "image", "x", "y", "dw", "dh")
@@ -62,7 +66,8 @@ class DeviceShares:
             "Mean of the run", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
         track = fig.draw_track(plot, self.source, 1)
-        fig.draw_bars(plot, self.source, 0, "mean")
+        fig.draw_bars(plot, self.source, "mean", "flight", color=_SHADES[1])
+        fig.draw_bars(plot, self.source, 0, "mean", color=_SHADES[-1])
         newest = Segment(x0="now", x1="now", y0="low", y1="high", line_color=INK, line_width=3)
         fig.draw(plot, self.source, newest)
         scale = Image(image="image", x=0, y="y", dw=1, dh="dh", color_mapper=_colours())
@@ -72,13 +77,13 @@ class DeviceShares:
         plot.left = []
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
-        plot.xaxis.axis_label = "busy share and its colour"
-        fig.add_hover(plot, track, ("device", "@device"), ("busy", "@text"))
+        plot.xaxis.axis_label = "computing; pale: in flight"
+        fig.add_hover(plot, track, ("device", "@device"), ("share", "@text"))
         return plot
 
     def _make_strips(self, height: int, rows: DataRange1d) -> figure:
         plot = fig.new_figure(
-            "Busy share of each device",
+            "What each device computes",
             x_label="seconds since the run began",
             height=height,
             y_range=rows,
@@ -90,24 +95,31 @@ class DeviceShares:
         plot.grid.visible = False
         fig.label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
-        fig.add_hover(plot, image, ("at", "$x{0.0} s"), ("busy", "@image{0 %}"))
+        fig.add_hover(plot, image, ("at", "$x{0.0} s"), ("computing", "@image{0 %}"))
         return plot
 
     def update(self, columns: DeviceColumns) -> None:
         """Shows the newest `Folds.columns("devices")`."""
         devices = [plain(name, 24) for name in columns["device"]]
         rows = -np.arange(len(devices), dtype=np.float64)
-        mean = np.clip(columns["mean"], 0, 1)
-        texts = [share_text(share) for share in mean]
+        computes = columns["computes"]
+        flight = np.clip(columns["mean"], 0, 1)
+        mean, now = computing(flight, computes), computing(columns["now"], computes)
+        amounts = [share_text(share) for share in mean]
         self.source.data = {
             "device": devices,
             "label": fig.thinned(devices),
             "y": rows,
             "mean": mean,
-            "text": texts,
-            "amount": fig.thinned(texts),
-            "color": ramp(mean).tolist(),
-            "now": np.where(columns["ended"], np.nan, np.clip(columns["now"], 0, 1)),
+            "flight": np.maximum(flight, mean),
+            "text": [
+                f"computing {amount}, in flight {share_text(share)}"
+                for amount, share in zip(amounts, flight, strict=True)
+            ]
+            if np.isfinite(computes).all()
+            else [f"in flight {amount}" for amount in amounts],
+            "amount": fig.thinned(amounts),
+            "now": np.where(columns["ended"], np.nan, np.clip(now, 0, 1)),
             "low": rows - 0.4,
             "high": rows + 0.4,
         }
@@ -120,7 +132,7 @@ class DeviceShares:
             fig.clear(self._scale)
             return
         high = _SCALE_HEIGHT * rows
-        shares = np.linspace(0, 1, len(Cividis256), dtype=np.float32)
+        shares = np.linspace(0, 1, len(_SHADES), dtype=np.float32)
         self._scale.data = {"image": [shares[None]], "y": [0.5 - rows - 1.5 * high], "dh": [high]}
 
     def _update_strips(self, columns: DeviceColumns, devices: int) -> None:
@@ -130,7 +142,9 @@ class DeviceShares:
         first, last = float(columns["start_s"][0]), float(columns["end_s"][-1])
         # Pauses between two windows are short: a cell is wide enough to cover them.
         cells = min(_MOST_CELLS, -(-len(columns["start_s"]) // _WINDOWS_A_CELL))
-        shares = resample(columns, np.linspace(first, last, cells + 1))
+        shares = computing(
+            resample(columns, np.linspace(first, last, cells + 1)), columns["computes"]
+        )
         self._strips.data = {
             "image": [_strips(shares)],
             "x": [first],
@@ -153,7 +167,7 @@ def resample(columns: DeviceColumns, edges: Floats) -> Floats:
 
 def _colours() -> LinearColorMapper:
     """Returns the colours of shares; what was not watched has none."""
-    return LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
+    return LinearColorMapper(palette=_SHADES, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
 
 
 def in_cells(edges: Floats, starts: Floats, ends: Floats, amounts: Floats) -> Floats:

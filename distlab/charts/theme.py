@@ -84,6 +84,16 @@ def colour(number: int) -> str:
     return PALETTE[number % len(PALETTE)]
 
 
+def shades(full: str, number: int) -> list[str]:
+    """Returns colours of shares from 0 to 1: a faint track, then pale to the full colour."""
+    shares = np.linspace(0, 1, number)
+    alphas = np.round(255 * np.where(shares > 0, 0.25 + 0.75 * shares, 0.16)).astype(int)
+    return [
+        f"{full if share else FAINT}{alpha:02x}"
+        for share, alpha in zip(shares, alphas, strict=True)
+    ]
+
+
 def ramp(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
     """Returns the colour of each share, from dark blue (0) to yellow (1), by cividis."""
     from bokeh.palettes import Cividis256

@@ -40,12 +40,13 @@ from distlab.charts._timeline_tools import (
 )
 from distlab.folds import TimelineColumns
 from distlab.folds.arrays import Floats
+from distlab.folds.devices import computing
 from distlab.text.units import count_text, plain, share_text
 
 _EMPTY = (
     "No step was taken yet.\nSteps show here, call by call. Zoom with the wheel, and drag to move."
 )
-_NOTE = "coloured: a step is in flight or waits in a collective · grey: none · blank: not known"
+_NOTE = "strong: computing · pale: a step waits, as in a collective · grey: none · blank: not known"
 _WHOLE = 0.98
 """A range of at least this share of the run counts as the whole run."""
 
@@ -208,7 +209,9 @@ class StepTimeline:
         detail = self._detail
         if detail is None or self.visible is None:
             return None
-        return merged(detail) if detail["busy"].shape[1] == columns["busy"].shape[1] else None
+        if detail["busy"].shape[1] != columns["busy"].shape[1]:
+            return None
+        return merged({**detail, "computes": columns["computes"]})  # a part may hold no capture
 
     def _show_notes(self, columns: TimelineColumns, begins: Floats, *, some: bool) -> None:
         lanes = len(columns["device"]) + FIRST_DEVICE
@@ -247,7 +250,8 @@ def _slices(columns: TimelineColumns, detail: TimelineColumns | None) -> list[Sl
 def _lane_rows(columns: TimelineColumns) -> dict[str, list[str] | Floats]:
     devices = [plain(name, 24) for name in columns["device"]]
     watched = columns["watched"]
-    covered = (np.nan_to_num(columns["busy"]) * watched[:, None]).sum(axis=0)
+    busy = computing(columns["busy"], columns["computes"])
+    covered = (np.nan_to_num(busy) * watched[:, None]).sum(axis=0)
     shares = covered / watched.sum() if watched.any() else np.full(len(devices), np.nan)
     texts = [share_text(share) if np.isfinite(share) else "" for share in shares]
     length = columns["now_s"] or 1.0

@@ -38,6 +38,7 @@ def part_of_devices(
         "busy": _means(devices["busy"], *rows),
         "now": _means(devices["now"], *rows),
         "mean": _means(devices["mean"], *rows),
+        "computes": _means(devices["computes"], *rows),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
@@ -15,6 +16,51 @@ _MOST_WINDOWS = 512
 _MOST_CAPTURES = 32
 
 
+class Computing:
+    """The part of the time with work in which devices compute, from the newest captures.
+
+    Waiting in a collective begins in the order in which devices were started, so times with work
+    differ where work does not.
+    """
+
+    def __init__(self) -> None:
+        self._captures: dict[int, deque[Capture]] = {}
+
+    def add(self, capture: Capture) -> None:
+        """Adds a capture."""
+        kept = self._captures.setdefault(capture.strategy, deque(maxlen=_MOST_CAPTURES))
+        if kept and kept[-1].devices != capture.devices:
+            kept.clear()
+        if sum(capture.compute_ns):
+            kept.append(capture)
+
+    def of(self, strategy: int | None, devices: int) -> Floats:
+        """Returns what each device computes of all devices' mean time with work; NaN: not known."""
+        kept = self._captures.get(-1 if strategy is None else strategy)
+        if not kept or len(kept[-1].devices) != devices:
+            return np.full(devices, np.nan)
+        compute, waiting, copy = (
+            np.sum([getattr(one, name) for one in kept], axis=0, dtype=np.float64)
+            for name in ("compute_ns", "waiting_ns", "copy_ns")
+        )
+        # The work is not that of a device whose thread another one kept from its core.
+        work = [one.work_ns for one in kept if one.work_steps and sum(one.work_ns)]
+        each = (
+            np.median([np.divide(one, np.mean(one)) for one in work], axis=0) if work else compute
+        )
+        share = compute.sum() / (compute + waiting + copy).sum()
+        computes: Floats = share * each / each.mean()
+        return computes
+
+
+def computing(busy: Floats, computes: Floats) -> Floats:
+    """Returns the shares computing of shares with work, `(..., devices)`; these where not known."""
+    if not len(computes) or np.isnan(computes).any():
+        return busy
+    shares: Floats = np.minimum(busy.mean(axis=-1, keepdims=True) * computes, 1)
+    return shares
+
+
 class DeviceColumns(TypedDict):
     """Columns of `Devices`: the devices of the strategy that was watched last."""
 
@@ -24,6 +70,7 @@ class DeviceColumns(TypedDict):
     busy: Floats  #: Busy shares, 0 to 1, `(windows, devices)`; a merged window has its mean
     now: Floats  #: Each device's busy share in the newest window
     mean: Floats  #: Each device's busy share of all the time in which it was watched
+    computes: Floats  #: What each computes of the devices' mean busy share; NaN: not known
     ended: bool  #: Whether the run has ended
     memory: list[int] | None  #: Bytes of each allocator, None where not reported
     used: list[int] | None  #: Bytes in use on each GPU by all processes, None without NVML
@@ -84,10 +131,11 @@ class Devices(Fold[DeviceColumns]):
     """Busy shares of the devices of the strategy that was watched last.
 
     A device is busy while a step dispatched to it is not finished. Waiting for other
-    devices in a collective counts as busy. Above 512 windows neighbours are merged.
+    devices in a collective counts as busy; captures tell how much of it computes. Above 512
+    windows neighbours are merged.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, DeviceSample)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, DeviceSample, Capture)
 
     def __init__(self) -> None:
         self._clock = Clock()
@@ -98,11 +146,14 @@ class Devices(Fold[DeviceColumns]):
         self._windows: dict[int, _Windows] = {}
         self._newest: int | None = None
         self._watched = 0
+        self._computing = Computing()
 
     def _add(self, event: Event) -> None:
         match event:
             case DeviceSample():
                 self._add_sample(event)
+            case Capture():
+                self._computing.add(event)
             case Strategy():
                 self._names[event.strategy] = event.devices
                 sizes = event.axes.values()
@@ -140,6 +191,7 @@ class Devices(Fold[DeviceColumns]):
             "busy": busy / watched,
             "now": windows.now,
             "mean": busy.sum(0) / max(watched.sum(), 1e-9),
+            "computes": self._computing.of(newest, windows.replicas),
             "ended": self._ended,
             "memory": sample.memory_bytes if sample else None,
             "used": sample.used_bytes if sample else None,

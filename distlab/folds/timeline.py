@@ -8,11 +8,22 @@ from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, Strategy, Unknown
+from distlab.events import (
+    Capture,
+    DeviceSample,
+    Event,
+    Run,
+    Sharding,
+    Step,
+    StepReady,
+    Strategy,
+    Unknown,
+)
 from distlab.folds._fold import Clock, Fold, replica_names
 from distlab.folds._series import Cells
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.device_part import MOST_ROWS, group_names, groups
+from distlab.folds.devices import Computing
 
 _MOST_SPANS = 2_000
 
@@ -53,6 +64,7 @@ class TimelineColumns(TypedDict):
     cell_start_s: float
     cell_s: float
     busy: Floats  #: `(cells, rows)`: share in flight of watched time; NaN unwatched
+    computes: Floats  #: `(rows,)`: as in `Devices`
     watched: Floats  #: Share of each cell that was watched, 0 to 1
     calls: Floats  #: Share of each cell spent in calls of `run`
     waited: Floats  #: Share of each cell spent on waiting for a batch from the source
@@ -98,7 +110,7 @@ class Timeline(Fold[TimelineColumns]):
     ready. Only watched steps and watched windows show that.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, *_OF_A_WINDOW)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture, *_OF_A_WINDOW)
 
     def __init__(self) -> None:
         self._names: dict[int, list[str]] = {}
@@ -117,6 +129,7 @@ class Timeline(Fold[TimelineColumns]):
         self._ready: dict[int, Floats] = {}
         self._batches: deque[_Batch] = deque(maxlen=_MOST_STEPS)
         self._rows: OrderedDict[int, Rows] = OrderedDict()
+        self._computing = Computing()
 
     def _add(self, event: Event) -> None:
         match event:
@@ -128,6 +141,8 @@ class Timeline(Fold[TimelineColumns]):
                 self._add_ready(event)
             case DeviceSample():
                 self._add_sample(event)
+            case Capture():
+                self._computing.add(event)
             case Strategy():
                 self._names[event.strategy] = event.devices
             case Run():
@@ -212,6 +227,8 @@ class Timeline(Fold[TimelineColumns]):
             "cell_start_s": cells.start_s,
             "cell_s": cells.width_s,
             "busy": busy,
+            "computes": np.add.reduceat(self._computing.of(newest, rows.devices), rows.starts)
+            / rows.sizes,
             "watched": watched,
             "calls": np.minimum(cells.of(_CALLS)[:used] / cells.width_s, 1),
             "waited": np.minimum(cells.of(_WAITS)[:used] / cells.width_s, 1),

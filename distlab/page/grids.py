@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.charts.theme import ramp
 from distlab.folds import BatchDetail, DeviceColumns, PlacementColumns
+from distlab.folds.devices import computing
 from distlab.meshes import blocks
 from distlab.meshes.pictures import Picture, held_text, picture_of_blocks, pictures_html
 from distlab.page.facts.amounts import counted
@@ -39,16 +40,17 @@ def placement_pictures(columns: PlacementColumns) -> list[Picture]:
 
 
 def device_pictures(columns: DeviceColumns) -> list[Picture]:
-    """Returns a drawing of the busy shares of a mesh; none where rows show as much."""
-    mesh, shares = columns["mesh"], np.clip(columns["mean"], 0, 1)
+    """Returns a drawing of what each device of a mesh computes; none where rows show as much."""
+    mesh, shares = columns["mesh"], np.clip(computing(columns["mean"], columns["computes"]), 0, 1)
     count = len(columns["device"])
     if sum(size > 1 for size in mesh.values()) < 2 and count <= _MOST_LISTED:
         return []
     if not mesh or len(shares) != count:
         return []
     texts = [share_text(share) for share in shares]
+    word = "busy" if np.isnan(columns["computes"]).any() else "computing"
     details = [
-        f"{plain(name, 24)}, busy {text}"
+        f"{plain(name, 24)}, {word} {text}"
         for name, text in zip(columns["device"], texts, strict=True)
     ]
     facts = f"Mean of the run on {counted(count, 'device')}: {share_text(float(shares.mean()))}"

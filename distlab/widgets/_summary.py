@@ -13,7 +13,6 @@ from distlab.meshes.pictures import pictures_html
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.cards import lost_text, reduction_rows
-from distlab.page.facts.devices import BUSY_NOTE
 from distlab.page.facts.progress import halt_text, rate_texts, steps_text
 from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
 from distlab.page.grids import batch_pictures, device_pictures, placement_pictures
@@ -22,7 +21,10 @@ from distlab.text.units import count_text, plain, share_text
 
 _MOST_REDUCTIONS: Final = 4
 _SIMULATED: Final = "Simulated devices: they share the cores of one machine."
-_BUSY: Final = f"Busy: {BUSY_NOTE}. Fast steps are watched in short windows."
+_BUSY: Final = (
+    "Busy: share of the watched time in which a step was in flight on the device, waiting for "
+    "other devices included. Fast steps are watched in short windows."
+)
 _NONE_YET: Final = {
     "batches": "No batch was divided yet. Run the cell that trains, and look here.",
     "devices": "No device was watched yet. Watching begins after some steps.",

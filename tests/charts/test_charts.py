@@ -248,6 +248,7 @@ def test_device_cells_are_wider_than_pauses_between_windows() -> None:
         "busy": np.full((100, 1), 0.75),
         "now": np.array([0.75]),
         "mean": np.array([0.75]),
+        "computes": np.array([np.nan]),
         "simulated": True,
     }
     chart = DeviceShares()
@@ -266,11 +267,12 @@ def test_the_newest_window_is_marked_until_the_run_ends() -> None:
         "busy": np.array([[0.5, 1.0]]),
         "now": np.array([0.0, 1.0]),
         "mean": np.array([0.5, 0.25]),
+        "computes": np.full(2, np.nan),
     }
     chart = DeviceShares()
     chart.update(columns)
     assert chart.source.data["mean"].tolist() == [0.5, 0.25]
-    assert chart.source.data["text"] == ["50 %", "25 %"]
+    assert chart.source.data["text"] == ["in flight 50 %", "in flight 25 %"]
     assert chart.source.data["now"].tolist() == [0.0, 1.0]
     chart.update({**columns, "ended": True})
     assert np.isnan(chart.source.data["now"]).all()

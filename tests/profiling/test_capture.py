@@ -18,6 +18,8 @@ from jax.profiler import TraceAnnotation
 import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentValueError, CaptureError, RecordError
+from distlab.folds import Folds
+from distlab.folds.devices import computing
 from distlab.profiling import capture
 from distlab.profiling.spans import read_spans
 from distlab.recording import RingRecorder
@@ -298,3 +300,19 @@ with jax_internals.profiler_reserved() as free:
     )
     assert (code, out.strip()) == (0, "0"), err
     assert os.getpid()
+
+
+def test_equal_work_has_equal_bars_as_the_capture_shares_it(tmp_path: Path) -> None:
+    loop = Loop(two_speeds(-1, together=True))
+    with dl.record(tmp_path / "run", probe=False) as recording:
+        future = recording.capture(steps=5)
+        loop.run(40, one_by_one=True)
+        taken = future.result(SECONDS)
+    folds = Folds()
+    with dl.Run.open(tmp_path / "run") as run:
+        folds.read(run)
+    devices = folds.columns("devices")
+    bars = computing(devices["mean"], devices["computes"])
+    assert bars.max() < 1.15 * bars.min()
+    spent = np.array([taken.compute_ns, taken.waiting_ns, taken.copy_ns], float).sum(axis=1)
+    assert bars.mean() / devices["mean"].mean() == pytest.approx(spent[0] / spent.sum(), rel=0.01)

@@ -11,18 +11,18 @@ from distlab.page.facts.amounts import NOTHING, Facts, first_rows
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain, share_text
 
-BUSY_NOTE: Final = (
-    "share of the watched time in which a step was in flight on the device, waiting for other "
-    "devices included"
+_SHADES: Final = (
+    "the strong colour is the share of the watched time in which the device computes, as the captures show; "
+    "pale is the rest of the time with a step in flight, in which it waits for other devices or "
+    "for a core"
 )
-"""The meaning of a device's busy share."""
 
 
 def device_facts(devices: DeviceColumns) -> Facts:
     """Returns the memory of the devices, and the parts that can be chosen."""
     process = devices["process_bytes"]
     return {
-        "busy_note": BUSY_NOTE,
+        "busy_note": _SHADES,
         "marks_newest": not devices["ended"],
         "simulated": devices["simulated"],
         "device_memory": _memory(devices),
