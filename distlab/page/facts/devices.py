@@ -12,9 +12,9 @@ from distlab.text.bytes import bytes_text
 from distlab.text.units import plain, share_text
 
 _SHADES: Final = (
-    "the strong colour is the share of the watched time in which the device computes, as the captures show; "
-    "pale is the rest of the time with a step in flight, in which it waits for other devices or "
-    "for a core"
+    "the strong colour is the share of the watched time in which the device computes, as captures "
+    "show; pale is the rest of the time with a step in flight, in which it waits for other devices "
+    "or for a core"
 )
 
 
