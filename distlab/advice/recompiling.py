@@ -39,7 +39,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             continue  # compiled before the recording, for steps outside of it
         if event.mode == "eager":
             continue
-        functions[event.strategy, event.function, event.source].append(event)
+        # An observed function may run on a mesh at a time.
+        strategy = -1 if event.strategy in columns["meshes"] else event.strategy
+        functions[strategy, event.function, event.source].append(event)
     found = [_recompiled(columns, name, events) for (_, name, _), events in functions.items()]
     return [advice for advice in found if advice is not None]
 

@@ -195,14 +195,18 @@ def _in_programs(columns: EvidenceColumns) -> list[Advice]:
     for program in columns["compiles"]:
         steps = columns["steps"]["step"][used == program.program]
         if len(steps) >= _FEWEST_STEPS:
-            for one in (_large_in(program, steps), _repeated_in(program, steps)):
+            on_mesh = program.strategy in columns["meshes"]
+            for one in (_large_in(program, steps, on_mesh), _repeated_in(program, steps)):
                 if one is not None:
                     found[one.cause, program.function] = one
     return list(found.values())
 
 
-def _large_in(program: Compile, steps: Ints) -> Advice | None:
-    """Finds a large value that is not a gradient and is most of what a program combines."""
+def _large_in(program: Compile, steps: Ints, on_mesh: bool) -> Advice | None:
+    """Finds a large value that is not a gradient and is most of what a program combines.
+
+    On a mesh, whose axes may divide more than examples, only what is neither state nor activation.
+    """
     total, largest, foreign, source = 0, 0, 0, ""
     for one in program.collectives:
         if one.kind not in {"all-reduce", "all-gather"}:
@@ -213,7 +217,8 @@ def _large_in(program: Compile, steps: Ints) -> Advice | None:
             count = _bytes(match) if match else one.operand_bytes // max(one.operands, 1)
             total += times * count
             # A value shaped like a variable or an argument is its gradient or its new value.
-            if count >= _LARGE_BYTES and " like " not in value:
+            meant = on_mesh and one.purpose not in {"", "numbers"}
+            if count >= _LARGE_BYTES and " like " not in value and not meant:
                 foreign += times * count
                 if count > largest:
                     largest, source = count, value.partition(" from ")[2] or one.source

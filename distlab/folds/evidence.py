@@ -92,6 +92,7 @@ class EvidenceColumns(TypedDict):
     simulated: bool  #: Whether the devices share one machine's cores
     strategies: dict[int, tuple[str, list[str]]]  #: `(class name, device names)`
     strategies_made: dict[int, str]  #: The lines that made them
+    meshes: set[int]  #: Those of them that are meshes of observed functions
     steps: Table
     ready: Table  #: On more than 128 devices fewer
     batches: Table  #: On more than 128 devices fewer
@@ -126,6 +127,7 @@ class Evidence(Fold[EvidenceColumns]):
         self._simulated = False
         self._strategies: dict[int, tuple[str, list[str]]] = {}
         self._strategies_made: dict[int, str] = {}
+        self._meshes: set[int] = set()
         self._placed: dict[int, Placement] = {}
         self._placed_bytes = 0
         self._most_placed: list[Placement] = []
@@ -181,6 +183,7 @@ class Evidence(Fold[EvidenceColumns]):
             case Strategy():
                 self._strategies[event.strategy] = (event.name, event.devices)
                 self._strategies_made[event.strategy] = event.source
+                self._meshes |= {event.strategy} if event.form == "mesh" else set()
                 self._limit(len(event.devices))
             case Run():
                 self._begin_ns = self._begin_ns or event.time_ns
@@ -291,6 +294,7 @@ class Evidence(Fold[EvidenceColumns]):
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
+            "meshes": set(self._meshes),
             "steps": self._table(Step),
             "ready": self._table(StepReady),
             "batches": self._table(Sharding),
