@@ -228,6 +228,7 @@ def _summary(path: Path, key: str) -> RunSummary:
         started=known["started"],
         seconds=known["seconds"],
         steps=known["steps"],
+        rate=known["rate"],
         total_steps=known["total_steps"],
         replicas=known["replicas"],
         metrics=known["metrics"],

@@ -6,8 +6,8 @@ Example:
   >>> with dl.record("runs/first") as recording:
   ...     recording.log(0, loss=0.5)
   >>> main(["runs", "runs"])
-  run    started              status    steps  steps/s  replicas  size    last metrics
-  first  ...                  finished  0      0.0      ... MB  loss 0.5
+  run    started              status    steps  mean steps/s  replicas  size    last metrics
+  first  ...                  finished  0      -             ... MB  loss 0.5
   0
 """
 
@@ -26,12 +26,12 @@ from distlab.runs.summary import Summary, gaps
 from distlab.text.metric_names import by_interest
 from distlab.text.paths import is_folder
 from distlab.text.printable import printable
-from distlab.text.units import plain
+from distlab.text.units import plain, rate_text
 
 if TYPE_CHECKING:
     from distlab.runs.listing import Unreadable
 
-COLUMNS = ("run", "started", "status", "steps", "steps/s", "replicas", "size", "last metrics")
+COLUMNS = ("run", "started", "status", "steps", "mean steps/s", "replicas", "size", "last metrics")
 
 EPILOG = """\
 example:
@@ -100,7 +100,7 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
         why = printable(summary.why)
         return _name(summary.path, root), "", "can't be read", "", "", "", "", why
     path = Path(summary["path"])
-    rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
+    rate = summary["rate"]
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     first = by_interest(summary["metrics"])[:3]
     metrics = [f"{name} {summary['metrics'][name]:.4g}" for name in first]
@@ -109,7 +109,7 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
         summary["status"],
         f"{summary['steps']:,}".replace(",", " "),
-        f"{rate:.1f}",
+        "-" if rate is None else printable(rate_text(rate).replace("\u202f", " ")),
         str(max(summary["replicas"], default=0)),
         f"{size / 1e6:.1f} MB",
         plain(", ".join([*metrics, *gaps(summary)]), 200),

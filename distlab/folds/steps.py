@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, NamedTuple, TypedDict
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -16,6 +16,8 @@ _BIN_SECONDS = 0.25
 _MOST_BINS = 480
 _RECENT_SECONDS = 2.0
 _RECENT_STEPS = 8
+
+Halt: TypeAlias = Literal["", "paused", "stopped"]
 
 
 class StepColumns(TypedDict):
@@ -38,8 +40,8 @@ class StepColumns(TypedDict):
     mean_examples_rate: float | None
     eta_s: float | None  #: Seconds until `total` at `rate`, or None
     since_last_s: float | None  #: From the newest step to the newest event
-    elapsed_s: float  #: Seconds from the run's begin to the newest event
-    paused: bool  #: Whether a controlled loop is paused, and no step came since
+    elapsed_s: float  #: Seconds from the run's begin to its end, or the newest event
+    halted: Halt  #: What a controlled loop is, where no step came since
 
 
 class Steps(Fold[StepColumns]):
@@ -70,12 +72,15 @@ class Steps(Fold[StepColumns]):
         self._first_s = 0.0
         self._last_s = 0.0
         self._now_s = 0.0
-        self._paused = False
+        self._end_s: float | None = None
+        self._halted: Halt = ""
 
     def _add(self, event: Event) -> None:
         if isinstance(event, Run):
             self._begin(event)
             return
+        if isinstance(event, RunEnd):
+            self._end_s = self._clock.seconds(event.time_ns)
         seconds = self._clock.seconds(event.time_ns)
         self._now_s = max(self._now_s, seconds)
         self._cells.place(self._now_s)  # wide enough, also for the steps before
@@ -84,14 +89,14 @@ class Steps(Fold[StepColumns]):
         elif isinstance(event, StepPart):  # of a further process: the step counts once
             self._count_examples(seconds, event)
         elif isinstance(event, Loop):
-            self._paused = event.state == "paused"
+            self._halted = event.state if event.state in ("paused", "stopped") else ""
 
     def _step(self, seconds: float, event: Step) -> None:
         self._cells.of("steps")[self._cells.place(seconds)] += 1
         if not self._count:
             self._first_s = seconds
         self._count += 1
-        self._paused = False
+        self._halted = ""
         self._count_examples(seconds, event)
         self._last_s = max(self._last_s, seconds)
 
@@ -148,8 +153,8 @@ class Steps(Fold[StepColumns]):
             "mean_examples_rate": mean_examples_rate,
             "eta_s": left / rate if left is not None and rate else None,
             "since_last_s": self._now_s - self._last_s if self._count else None,
-            "elapsed_s": self._now_s,
-            "paused": self._paused,
+            "elapsed_s": self._now_s if self._end_s is None else self._end_s,
+            "halted": self._halted,
         }
 
 
@@ -165,13 +170,13 @@ class Pace(NamedTuple):
     eta_s: float | None  # None for a run that takes no steps now
     idle_s: float | None  # since the newest step
     elapsed_s: float
-    halted: Literal["", "paused", "stalled"]
+    halted: Halt | Literal["stalled"]
 
 
 def pace_of(steps: StepColumns, now_s: float | None = None) -> Pace:
     """Returns the speed of a live run, `now_s` seconds after its begin; None: at its newest event.
 
-    It is 0 while a loop is paused, and when no step came for 5 s and the time of three steps.
+    It is 0 while a loop is paused or stopped, and when no step came for 5 s and three steps' time.
     """
     rate, idle_s = steps["rate"], steps["since_last_s"]
     further_s = max(0.0, (now_s or 0.0) - steps["elapsed_s"])
@@ -179,8 +184,8 @@ def pace_of(steps: StepColumns, now_s: float | None = None) -> Pace:
     if idle_s is not None:
         idle_s += further_s
     patience_s = max(_STALLED_SECONDS, _STALLED_STEPS / rate if rate else 0.0)
-    if steps["paused"]:
-        return Pace(0.0, 0.0, None, idle_s, elapsed_s, "paused")
+    if steps["halted"]:
+        return Pace(0.0, 0.0, None, idle_s, elapsed_s, steps["halted"])
     if idle_s is not None and idle_s > patience_s:
         return Pace(0.0, 0.0, None, idle_s, elapsed_s, "stalled")
     return Pace(rate, steps["examples_rate"], steps["eta_s"], idle_s, elapsed_s, "")

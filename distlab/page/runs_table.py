@@ -28,6 +28,7 @@ class RunSummary:
     started: float = 0.0  # seconds since 1970
     seconds: float = 0.0
     steps: int = 0
+    rate: float | None = None  # steps per second, the mean
     total_steps: int | None = None
     replicas: Sequence[int] = ()  # of each strategy
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last values
@@ -61,7 +62,7 @@ def _row(summary: RunSummary) -> dict[str, str]:
     return row | {
         "started": f"{started:%Y-%m-%d %H:%M:%S}",
         "steps": count_text(steps) + (f" of {count_text(total)}" if total else ""),
-        "rate": rate_text(steps / seconds) if seconds else "\u2013",
+        "rate": "\u2013" if summary.rate is None else rate_text(summary.rate),
         "took": duration_text(seconds),
         "replicas": str(max(summary.replicas, default=0)),
     }

@@ -313,7 +313,7 @@ class Run:
           ('first', 'finished', 10, {'loss': 0.5})
         """
         with as_damage(self.path, "summed up", EXPORT_HOLDS_MORE):
-            return summarize(self, *self._reader.totals())
+            return summarize(self, *self._reader.totals(), self._reader.step_ends())
 
     def advice(self) -> list[Advice]:
         """Returns possible improvements of the run; see `distlab.advice.advise`.

@@ -178,6 +178,15 @@ class RunFileReader:
             times += [min(of_page), max(of_page)] if of_page else []
         return counted, (min(times, default=0), max(times, default=0))
 
+    def step_ends(self) -> tuple[int, int] | None:
+        """Returns the times of the first and the last step, None without one."""
+        found = [
+            self._select(f"SELECT time_ns FROM events WHERE kind='step' ORDER BY seq {way} LIMIT 1")  # noqa: S608
+            for way in ("ASC", "DESC")
+        ]
+        times = [row[0] for rows in found for row in rows if isinstance(row[0], int)]
+        return (times[0], times[1]) if len(times) == 2 else None
+
     def ends(self) -> tuple[int, int] | None:
         """Returns the earliest and the latest time in nanoseconds, None when unknown."""
         found = self._select("SELECT min(low_ns), max(high_ns) FROM spans")

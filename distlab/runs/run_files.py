@@ -108,6 +108,11 @@ class MergedReaders:
         ]
         return Totals.over_processes([totals for totals, _ in found]), _outermost(ends)
 
+    def step_ends(self) -> tuple[int, int] | None:
+        """Returns the times of the first and the last step, which all processes take."""
+        found = (reader.step_ends() for reader in self._readers)
+        return next((ends for ends in found if ends is not None), None)
+
     def ends(self) -> tuple[int, int] | None:
         """Returns the earliest and the latest time, None when they are not stored."""
         found = [

@@ -22,7 +22,7 @@ class Summary(TypedDict):
       status: `"killed"` when its process ended without closing the recording.
       message: The exception's text, empty when nothing was raised.
       started: Seconds since 1970.
-      seconds: Seconds from its first to its newest event.
+      seconds: Seconds from its begin to its end, or to its newest event.
       host: Name of the machine.
       process: Operating-system process number.
       platform: JAX's platform name.
@@ -30,6 +30,7 @@ class Summary(TypedDict):
       strategies: Class name of each strategy.
       replicas: Number of replicas of each strategy.
       steps: Number of steps.
+      rate: Steps per second, the mean from the first step to the last; None with fewer than two.
       examples: Examples of these steps.
       total_steps: Steps that the run is meant to take, None when unknown.
       config: Settings that the program stated, by name.
@@ -52,6 +53,7 @@ class Summary(TypedDict):
     strategies: list[str]
     replicas: list[int]
     steps: int
+    rate: float | None
     examples: int
     total_steps: int | None
     config: dict[str, str | int | float | bool | None]
@@ -70,7 +72,9 @@ def gaps(summary: Summary) -> list[str]:
     ]
 
 
-def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
+def summarize(
+    run: Recorded, totals: Totals, ends: tuple[int, int], step_ends: tuple[int, int] | None
+) -> Summary:
     """Returns a run's summary."""
     live = run.live  # before the events are read: a run that ends meanwhile has its end then
     begins = [event for event in run.events("run") if isinstance(event, Run)]
@@ -92,6 +96,7 @@ def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
         "strategies": [event.name for event in strategies.values()],
         "replicas": [len(event.devices) for event in strategies.values()],
         "steps": totals.steps,
+        "rate": _rate(totals.steps, step_ends),
         "examples": totals.examples,
         "total_steps": newest[-1].total_steps if newest else None,
         "config": newest[-1].config if newest else {},
@@ -100,10 +105,18 @@ def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
         "missing": [] if live else _missing(begins, run.processes),
         "versions": newest[-1].versions if newest else {},
     }
+    if len(finals) == len(run.processes) == len(newest) == 1:  # what is emitted later is no part
+        summary["seconds"] = max(finals[0].time_ns - begins[0].time_ns, 0) / 1e9
     if len(finals) >= len(run.processes):
         worst = min(finals, key=lambda end: _WORST_FIRST.index(end.status))
         summary["status"], summary["message"] = worst.status, worst.message
     return summary
+
+
+def _rate(steps: int, ends: tuple[int, int] | None) -> float | None:
+    if ends is None or steps < 2 or ends[1] <= ends[0]:
+        return None
+    return (steps - 1) * 1e9 / (ends[1] - ends[0])
 
 
 def _missing(begins: list[Run], present: Sequence[int]) -> list[str]:

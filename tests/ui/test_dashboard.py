@@ -263,8 +263,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
     made: list[weakref.ref[Session]] = []
     make = Session.__init__
 
-    def noted(session: Session, *given: Any) -> None:
-        make(session, *given)
+    def noted(session: Session, *given: Any, **options: Any) -> None:
+        make(session, *given, **options)
         made.append(weakref.ref(session))
 
     monkeypatch.setattr(Session, "__init__", noted)

@@ -38,7 +38,7 @@ def progress_facts(
         "examples": f"{counted(steps['examples'], 'example')} {so_far}",
         "steps": count_text(count)
         if total is None
-        else f"{count_text(min(count, total))} of {count_text(total)}",
+        else f"{count_text(count)} of {count_text(total)}",
         "progress": steps["progress"],
         "eta": _remaining(steps, pace, live=live),
     }
@@ -65,7 +65,8 @@ def rate_texts(steps: StepColumns, *, live: bool, now_s: float | None) -> list[t
 def halt_text(pace: Pace) -> str:
     """Returns why a live run takes no steps now, empty when it does."""
     if pace.halted == "stalled" and pace.idle_s is not None:
-        return f"no step for {duration_text(pace.idle_s)}"
+        long = duration_text(pace.idle_s) if pace.idle_s >= 60 else f"{pace.idle_s:.0f} s"
+        return f"no step for {long}"
     return pace.halted
 
 
