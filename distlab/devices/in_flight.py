@@ -23,10 +23,11 @@ from typing import Any, Final, TypeAlias
 
 import jax
 
-from distlab import threads as thread_waits
 from distlab.devices import jax_internals
 from distlab.devices.thread_frames import frames_of
 from distlab.errors import ContextError
+from distlab.threads import DEVICES
+from distlab.threads import waiting as thread_waits
 from distlab.user_code import warn
 
 LIMIT: Final = 16
@@ -96,7 +97,7 @@ def awaiting() -> Iterator[None]:
     """Counts the time of a block as time in which the calling thread waits for results."""
     began = time.monotonic_ns()
     try:
-        with thread_waits.waiting(thread_waits.DEVICES):
+        with thread_waits(DEVICES):
             yield
     finally:
         _awaited.ns += time.monotonic_ns() - began
