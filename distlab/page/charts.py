@@ -117,7 +117,13 @@ def _narrow_reductions() -> charts.ReductionBars:
 
 
 CHARTS: Final[Mapping[str, Entry]] = {
-    "loss": _whole("overview", 320, charts.loss_lines, "metrics"),
+    "loss": _whole(
+        "overview",
+        320,
+        charts.loss_lines,
+        "metrics",
+        notebook=lambda: charts.loss_lines(height=220),
+    ),
     "newest": Entry(
         "overview",
         320,
@@ -162,6 +168,7 @@ CHARTS: Final[Mapping[str, Entry]] = {
         charts.CapturedSpans,
         columns=lambda folds, view: part_of_captures(folds.capture(view.capture), view.device),
         state=lambda folds, view: (folds.version("captures"), view.capture, view.device),
+        notebook=lambda: charts.CapturedSpans(height=260),
     ),
     "memory": _whole("devices", 210, charts.ProcessMemory, "devices"),
     "timeline": _whole(

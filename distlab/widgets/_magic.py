@@ -36,13 +36,13 @@ def register(shell: Any) -> None:
     def watch(line: str, cell: str) -> Any:
         """Shows a view of the run and executes the cell.
 
-            %%watch                                batches, devices and reductions
+            %%watch                                the loss, batches, devices and reductions
             %%watch placement steps                these views only
             %%watch --batch 22                     that batch instead of the newest
             %%watch --record runs/first run        and records it; the cell may call run.log(...)
             %%watch --record runs/first --overwrite
 
-        Views: batches, devices, reductions, placement, steps.
+        Views: batches, devices, captures, reductions, placement, steps.
         """
         return run_watched(shell, line, cell)
 

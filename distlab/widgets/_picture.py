@@ -13,6 +13,7 @@ from distlab.charts.theme import ink_on, ramp
 from distlab.folds import (
     BatchDetail,
     Folds,
+    MetricColumns,
     PlacementColumns,
     ReductionColumns,
     StepColumns,
@@ -20,6 +21,7 @@ from distlab.folds import (
 )
 from distlab.page.facts.cards import reduction_rows
 from distlab.text.bytes import bytes_text
+from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.png import data_uri
 from distlab.text.units import plain
 from distlab.widgets._heat_strips import strips
@@ -43,12 +45,18 @@ def picture(folds: Folds, batch: BatchDetail | None, summary: Summary) -> str:
     sentence, _ = summary.headline()
     heading = (run, escape(sentence)) if sentence else (run,)
     parts = [f"<p style='margin:4px 0'>{text}</p>" for text in heading]
+    if "loss" in summary.charts:
+        parts.append(_loss(folds.columns("metrics")))
     if {"batches", "devices"} & set(summary.charts):
         parts.append(replica_table(batch, folds.columns("devices"), summary))
     if "reductions" in summary.charts:
         parts.append(_reductions(folds.columns("reductions")))
     if "placement" in summary.charts:
         parts.append(_placement(folds.columns("placement")))
+    if "captured" in summary.charts and summary.captured:
+        names, shares = zip(*summary.captured, strict=True)
+        cells = {"Device": map(escape, names), "Computing · waiting": map(escape, shares)}
+        parts.append(table({title: list(texts) for title, texts in cells.items()}, "devices"))
     if "rates" in summary.charts:
         parts.append(_rates(folds.columns("steps"), summary))
     if "timeline" in summary.charts:
@@ -112,7 +120,19 @@ def _rates(steps: StepColumns, summary: Summary) -> str:
     text = "; ".join(f"{name}: {amount}" for name, amount in summary.rates)
     if len(rates) < 2:
         return line(text) if text else ""
-    return f"<p style='margin:4px 0'>{_curve(rates)}</p>{line(text)}"
+    curve = _curve(rates, f"Steps per second, at most {rates.max():.3g}")
+    return f"<p style='margin:4px 0'>{curve}</p>{line(text)}"
+
+
+def _loss(metrics: MetricColumns) -> str:
+    """Returns the curve of the loss that people look for first."""
+    name = next(filter(is_loss, by_interest(metrics["name"])), None)
+    values = np.zeros(0) if name is None else metrics["value"][metrics["name"].index(name)]
+    values = values[np.isfinite(values)]
+    if name is None or len(values) < 2:
+        return ""
+    text = f"{plain(name, 24)}, from {values.max():.3g} down to {values.min():.3g}"
+    return f"<p style='margin:4px 0'>{_curve(values - min(values.min(), 0.0), text)}</p>"
 
 
 def _timeline(columns: TimelineColumns) -> str:
@@ -131,7 +151,7 @@ def _timeline(columns: TimelineColumns) -> str:
     return table(shown, "lanes")
 
 
-def _curve(rates: npt.NDArray[np.float64]) -> str:
+def _curve(rates: npt.NDArray[np.float64], text: str) -> str:
     wide, high = _CURVE
     at = np.interp(np.linspace(0, len(rates) - 1, wide), np.arange(len(rates)), rates)
     filled = np.round(at / max(float(at.max()), 1e-9) * (high - 2)).astype(int)
@@ -144,4 +164,4 @@ def _curve(rates: npt.NDArray[np.float64]) -> str:
     pixels = np.zeros((high, wide, 4), np.uint8)
     pixels[..., :3] = _CURVE_COLOUR
     pixels[..., 3] = np.where(edge, 255, np.where(below, 70, 0))
-    return image(data_uri(pixels), wide, f"Steps per second, at most {rates.max():.3g}")
+    return image(data_uri(pixels), wide, text)

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
-from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns, pace_of
+from distlab.folds import (
+    BatchColumns,
+    BatchDetail,
+    CaptureColumns,
+    DeviceColumns,
+    Folds,
+    PlacementColumns,
+    pace_of,
+)
 from distlab.folds.placement import is_server
 from distlab.meshes.pictures import pictures_html
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.cards import lost_text, reduction_rows
-from distlab.page.facts.progress import halt_text, rate_texts, steps_text
+from distlab.page.facts.metrics import loss_text
+from distlab.page.facts.progress import halt_text, left_text, rate_texts, steps_text
 from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
 from distlab.page.grids import batch_pictures, device_pictures, placement_pictures
 from distlab.text.bytes import bytes_text
@@ -30,8 +39,12 @@ _NONE_YET: Final = {
     "devices": "No device was watched yet. Watching begins after some steps.",
     "reductions": "Nothing was combined across replicas yet.",
     "placement": "No variable was placed yet.",
+    "captured": "No profile was captured yet. A recording to a file takes one now and then.",
     "rates": "No rate yet: it needs two steps.",
 }
+
+_PICTURES: Final = {"loss", "timeline"}
+"""Charts without a text of their own."""
 
 Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -49,6 +62,7 @@ class Summary:
     busy: Pairs
     reductions: list[str]
     placement: Pairs
+    captured: Pairs
     rates: Pairs
     notes: list[str]
     grids: str  # The mesh as HTML, empty without one
@@ -56,16 +70,16 @@ class Summary:
 
     def headline(self) -> tuple[str, Pairs]:
         """Returns the first chart's sentence and named amounts, for the top of the view."""
-        first = next(chart for chart in (*self.charts, "rates") if chart != "timeline")
+        first = next(chart for chart in (*self.charts, "rates") if chart not in _PICTURES)
         pairs = {"batches": self.sizes, "devices": self.busy, "placement": self.placement,
-                 "rates": self.rates}.get(first, [])  # fmt: skip
+                 "captured": self.captured, "rates": self.rates}.get(first, [])  # fmt: skip
         return self._sentence(first), pairs
 
     def lines(self) -> list[str]:
         """Returns the whole summary as lines of plain text."""
         lines = [f"distlab: {self.name}, {self.status}, {self.steps}"]
         for chart in self.charts:
-            if chart == "timeline":  # a picture only
+            if chart in _PICTURES:
                 continue
             # One row has both of a replica: its examples and its busy share.
             if chart != "devices" or "batches" not in self.charts or self.in_parts:
@@ -82,6 +96,7 @@ class Summary:
         pairs, title = {
             "devices": (self.busy, "Busy share of the watched time"),
             "placement": (self.placement, f"Bytes of all variables on each {self._home()}"),
+            "captured": (self.captured, "Shares of a capture, computing · waiting for others"),
             "rates": (self.rates, "Per second"),
         }[chart]
         return title if pairs else _NONE_YET[chart]
@@ -103,7 +118,8 @@ class Summary:
                 f"  {name:<{wide}}  {size:<8}{f'  busy {share}' if share else ''}".rstrip()
                 for (name, size), share in rows
             ]
-        pairs = {"devices": self.busy, "placement": self.placement, "rates": self.rates}[chart]
+        pairs = {"devices": self.busy, "placement": self.placement, "captured": self.captured,
+                 "rates": self.rates}[chart]  # fmt: skip
         wide = max((len(name) for name, _ in pairs), default=0)
         return [f"  {name:<{wide}}  {amount}" for name, amount in pairs]
 
@@ -124,13 +140,14 @@ def summarize(
     return Summary(
         name=plain(header["name"]) or "no run yet",
         status=going_on if live else header["status"] or ENDED_WITHOUT_CLOSING,
-        steps=steps_text(steps),
+        steps="; ".join(filter(None, _progress(folds, now_s, live=live))),
         charts=tuple(charts),
         batch=_batch(batch, folds.columns("batches")),
         sizes=_sizes(batch),
         busy=_busy(folds.columns("devices")),
         reductions=_reductions(folds),
         placement=_placement(folds.columns("placement")),
+        captured=_captured(folds.columns("captures")) if "captured" in charts else [],
         rates=rate_texts(steps, live=live, now_s=now_s),
         notes=_notes(folds, batch if "batches" in charts else None, charts, wanted),
         grids=_grids(folds, batch, charts),
@@ -145,6 +162,12 @@ def _grids(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> st
         *(placement_pictures(folds.columns("placement")) if "placement" in charts else ()),
     ]
     return pictures_html(pictures) if pictures else ""
+
+
+def _progress(folds: Folds, now_s: float | None, *, live: bool) -> list[str]:
+    steps = folds.columns("steps")
+    left = left_text(steps, now_s) if live and steps["steps"] else ""
+    return [steps_text(steps), loss_text(folds.columns("metrics")), left]
 
 
 def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:
@@ -192,6 +215,14 @@ def _placement(placement: PlacementColumns) -> Pairs:
     return [
         (plain(name, 18), bytes_text(int(size)))
         for name, size in zip(placement["device"], placement["device_bytes"], strict=True)
+    ]
+
+
+def _captured(captures: CaptureColumns) -> Pairs:
+    rows = zip(captures["device"], captures["compute"], captures["waiting"], strict=True)
+    return [
+        (plain(name, 18), f"{share_text(computing)} · {share_text(waiting)}")
+        for name, computing, waiting in rows
     ]
 
 

@@ -38,10 +38,12 @@ class ViewWidget(anywidget.AnyWidget):
     summary = traitlets.Dict().tag(sync=True)
     loops: traitlets.List[LoopRow] = traitlets.List().tag(sync=True)
     # The data of each chart, for those that the view has.
+    loss = traitlets.Dict().tag(sync=True)
     batches = traitlets.Dict().tag(sync=True)
     devices = traitlets.Dict().tag(sync=True)
     reductions = traitlets.Dict().tag(sync=True)
     placement = traitlets.Dict().tag(sync=True)
+    captured = traitlets.Dict().tag(sync=True)
     rates = traitlets.Dict().tag(sync=True)
     timeline = traitlets.Dict().tag(sync=True)
 

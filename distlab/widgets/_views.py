@@ -11,9 +11,9 @@ from distlab.widgets._view import View, in_notebook
 
 @final
 class Watch(View):
-    """Batches, devices and reductions of a run; made by `watch`."""
+    """The loss, batches, devices and reductions of a run; made by `watch`."""
 
-    panes = ("batches", "devices", "reductions")
+    panes = ("loss", "batches", "devices", "reductions")
     has_buttons = True
 
     def __init__(self, source: Source | None = None, *, batch: int | None = None) -> None:
@@ -120,6 +120,25 @@ class Placement(View):
 
 
 @final
+class Captures(View):
+    """When each device computed, waited for others and copied, in the capture of most steps.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with dl.record("runs/first"):
+      ...     sums = strategy.run(jnp.sum, (jnp.ones(8),))
+      >>> view = dl.widgets.Captures(dl.Run.open("runs/first"))
+      distlab: first, finished, 1 step
+      No profile was captured yet. A recording to a file takes one now and then.
+      ...
+    """
+
+    panes = ("captured",)
+
+
+@final
 class Steps(View):
     """The speed of a run: rates over time, and when each device had a step in flight.
 
@@ -154,13 +173,14 @@ class Chosen(View):
 
 
 SINGLE: Final[dict[str, type[View]]] = {
-    view.__name__.lower(): view for view in (Batches, Devices, Reductions, Placement, Steps)
+    view.__name__.lower(): view
+    for view in (Batches, Devices, Captures, Reductions, Placement, Steps)
 }
 """The views of one idea, by their names in `%%watch`."""
 
 
 def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | None:
-    """Shows a run in the notebook: batches, devices and reductions.
+    """Shows a run in the notebook: the loss, batches, devices and reductions.
 
     Call it before the training loop, at the beginning of its cell, or when it
     is done. The view is live while cells run, and a picture of its state is

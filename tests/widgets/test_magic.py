@@ -56,7 +56,7 @@ def test_views_asked_for_are_there_before_the_cell_runs(shell: Any) -> None:
     shell.user_ns["count"] = lambda: len(views())
     assert run_watched(shell, "steps batches steps", "count()") == 2
     assert [view.panes for view in views()] == [
-        ("batches", "devices", "reductions"),
+        ("loss", "batches", "devices", "reductions"),
         ("rates", "timeline", "batches"),
     ]
 
@@ -98,7 +98,7 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
 
 def test_mistakes_are_named_with_what_is_right() -> None:
     for line, message in {
-        "batchs": "there is no view 'batchs'. It accepts views (batches, devices, reductions, p",
+        "batchs": "there is no view 'batchs'. It accepts views (batches, devices, captures, reduc",
         "--recrod runs/x": "unrecognized arguments: --recrod",
         "--record": "--record: expected one argument",
         "--batch last": "--batch: invalid int value: 'last'",

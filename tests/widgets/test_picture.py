@@ -78,6 +78,7 @@ def test_each_replica_has_its_examples_in_place() -> None:
     folds = folds_of(30)
     images = [tag for name, tag in tags_of(drawn(folds, 0)) if name == "img"]
     tiles = [image for image in images if image.get("alt")]
+    assert str(tiles.pop(0)["alt"]).startswith("loss, from 2.")
     assert len(tiles) == 8
     batch = there(folds.batch(0))
     assert tiles[3]["alt"] == " ".join(batch["label"][24:32])

@@ -11,6 +11,7 @@ import pytest
 from bokeh.document import Document
 from bokeh.io.doc import patch_curdoc
 
+from distlab.events import Capture
 from distlab.folds import Folds
 from distlab.page.charts import CHARTS
 from distlab.widgets import Watch
@@ -18,6 +19,11 @@ from distlab.widgets._front_end import bokehjs
 from distlab.widgets._view_charts import ViewCharts
 from tests.synthetic import beginning, steps, whole_run
 
+CAPTURE = Capture(
+    time_ns=100, start_ns=0, strategy=0, steps=1, asked_by="user", devices=["CPU:0"],
+    compute_ns=[90], waiting_ns=[0], copy_ns=[0], idle_ns=[10], spans=[b""], spans_left_out=0,
+    profile_bytes=0, cost_ns=0,
+)  # fmt: skip
 NAMES = [name for name, entry in CHARTS.items() if entry.notebook]
 
 
@@ -34,7 +40,7 @@ def test_each_chart_is_sent_as_json_when_it_has_data() -> None:
     folds = Folds()
     charts = ViewCharts(NAMES, batch=22)
     assert (charts.update(folds), charts.items) == ({}, {})
-    folds.add(whole_run(30))
+    folds.add([*whole_run(30), CAPTURE])
     changed = charts.update(folds)
     assert set(changed) == set(charts.items) == set(NAMES)
     json.dumps([changed, charts.items], allow_nan=False)

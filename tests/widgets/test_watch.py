@@ -33,7 +33,8 @@ def test_a_finished_run_is_shown_at_once(notebook: FakeNotebook) -> None:
     assert live is not None  # it draws over the picture
     assert f'class="distlab-watch {live.host}"' in bundle["text/html"]
     assert live.summary["amounts"][2:4] == [["CPU:2", "8"], ["CPU:3", "5 of 8"]]
-    assert set(live.items) == {"batches", "devices", "reductions"}
+    assert set(live.items) == {"loss", "batches", "devices", "reductions"}
+    assert live.summary["steps"].split("; ")[1].startswith("loss 1.")
 
 
 def test_view_and_picture_follow_the_run(notebook: FakeNotebook) -> None:

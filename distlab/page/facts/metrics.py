@@ -42,6 +42,12 @@ def metric_facts(metrics: MetricColumns) -> Facts:
     }
 
 
+def loss_text(metrics: MetricColumns) -> str:
+    """Returns the newest and first value of the loss, or else of the first metric; "" for none."""
+    facts = metric_facts(metrics)
+    return f"{facts['loss_name']} {facts['loss']}, {facts['loss_note']}" if metrics["name"] else ""
+
+
 def _not_drawn(
     metrics: MetricColumns, wanted: Callable[[str], bool], things: tuple[str, str]
 ) -> str:

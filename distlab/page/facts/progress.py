@@ -62,6 +62,12 @@ def rate_texts(steps: StepColumns, *, live: bool, now_s: float | None) -> list[t
     return [(name, rate_text(rate)) for name, rate in rates.items() if rate is not None]
 
 
+def left_text(steps: StepColumns, now_s: float | None) -> str:
+    """Returns how long a live run goes on, empty where that is not known."""
+    eta_s = pace_of(steps, now_s).eta_s
+    return "" if eta_s is None else f"about {duration_text(eta_s)} left"
+
+
 def halt_text(pace: Pace) -> str:
     """Returns why a live run takes no steps now, empty when it does."""
     if pace.halted == "stalled" and pace.idle_s is not None:
