@@ -84,6 +84,9 @@ class Together:
             control = self._control()
             if control is None:
                 break
+            if self.processes.failure is not None:
+                control.obey("resume", (0, 0))  # the next step names the lost worker
+                break
             order = self.processes.kv.find(f"{self._folder}/{self._next}")
             if order is not None:
                 self._settle(control, order)  # type: ignore[arg-type]

@@ -120,9 +120,10 @@ def test_a_click_between_two_loops_counts_for_the_next_one() -> None:
     control = own()
     for _ in dl.controlled(range(1)):
         assert control in loops()
-    assert control.state == "between loops"
+    states = [control.state]
     control.stop()
-    assert control.state == "stopped"
+    states.append(control.state)
+    assert states == ["between loops", "stopped"]
     assert list(dl.controlled(range(3))) == []
     begin_anew()
     assert control not in loops()
@@ -130,7 +131,8 @@ def test_a_click_between_two_loops_counts_for_the_next_one() -> None:
 
 
 def test_a_pause_and_a_stop_hold_for_later_epochs() -> None:
-    control, taken = own(), []
+    control = own()
+    taken: list[tuple[int, int]] = []
 
     def press() -> None:
         wait_until(lambda: control.state == "paused", "the pause")
