@@ -70,6 +70,7 @@ class Recording:
         self._stopped = False
         self._not_finite: set[str] = set()
         self._warned_unread = False
+        self._calls = 0
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -104,8 +105,8 @@ class Recording:
         Args:
           step_or_values: The step they belong to, by default the last one that `run` dispatched:
             a whole number, or an array or variable that holds one. Where a coordinator's
-            workers are other processes, the functions that they have done count as steps. Or a
-            dict of values.
+            workers are other processes, the functions that they have done count as steps; with
+            `observe="programs"`, the calls of `log` do. Or a dict of values.
           **values: Name to Python number, NumPy scalar or JAX array of shape (); `step` is the
             step.
 
@@ -143,10 +144,17 @@ class Recording:
         began = time.perf_counter_ns()
         line = calling_line()
         step, numbers = step_and_values(step_or_values, values)
-        number = self._recorder.newest_step() if step is None else checked_step(step)
+        number = self._newest_step(self._recorder) if step is None else checked_step(step)
         self._recorder.metrics.log(number, numbers)
         self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
         self._warn_of_values(self._recorder)
+
+    def _newest_step(self, recorder: RingRecorder) -> int:
+        """Returns the step of values without one; that of the call where steps are not counted."""
+        number = recorder.newest_step()
+        if number < 0 and self._opened is not None and self._opened.observe == "programs":
+            number, self._calls = self._calls, self._calls + 1
+        return number
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
         """Takes a short profile of the next steps, and returns without waiting for them.

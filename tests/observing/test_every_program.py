@@ -89,6 +89,8 @@ def test_profiles_show_the_share_of_each_program(recorder: Any, tmp_path: Path) 
         while not future.done():
             product(x).block_until_ready()
         capture = future.result(60)
+        for loss in (0.5, 0.25):
+            recording.log(loss=loss)
     assert (capture.steps, capture.devices) == (0, [f"CPU:{n}" for n in range(8)])
     share = capture.programs[0]
     assert (share.name, share.runs > 0, len(share.busy_ns)) == ("_lambda", True, 8)
@@ -96,6 +98,7 @@ def test_profiles_show_the_share_of_each_program(recorder: Any, tmp_path: Path) 
     with dl.Run.open(tmp_path / "run") as run:
         folds = Folds()
         folds.add([one for one in run.events() if not isinstance(one, events.Unknown)])
+    assert folds.columns("metrics")["step"][0].tolist() == [0, 1]
     columns = folds.columns("programs")
     assert (columns["observed"], columns["function"]) == (True, ["<lambda>"])
     assert columns["share"][-1] == pytest.approx(

@@ -89,6 +89,7 @@ def collect(
             folds.columns("coordination"),
             live=shown_live,
             now_s=now_s if folds is whole else None,
+            counted_steps=not folds.columns("programs")["observed"],
         ),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),

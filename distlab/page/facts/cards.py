@@ -59,8 +59,8 @@ def program_facts(programs: ProgramColumns) -> Facts:
     older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
     if programs["observed"]:
         older += (
-            ". Programs are observed, and steps are not counted: where there are none stands the "
-            "share of the devices' time in the profiles taken now and then"
+            ". Steps are not counted, as programs are observed: in their place stands the share "
+            "of the devices' time in profiles"
         )
     return {
         "has_programs": count > 0,

@@ -13,6 +13,7 @@ def progress_facts(
     *,
     live: bool,
     now_s: float | None = None,
+    counted_steps: bool = True,
 ) -> Facts:
     """Returns how fast and how far a run is."""
     pace = pace_of(steps, now_s)
@@ -22,15 +23,9 @@ def progress_facts(
     so_far = "so far" if live else "in all"
     if not count and coordination["strategy"] is not None:
         done = f"{counted(sum(coordination['worker_done']), 'function')} done by workers"
-        return {
-            "rate": NOTHING,
-            "rate_note": "no steps in this process",
-            "examples_rate": NOTHING,
-            "examples": "",
-            "steps": NOTHING,
-            "progress": None,
-            "eta": f"{done} {so_far}: see Parameter servers",
-        }
+        return _without_steps("no steps in this process", f"{done} {so_far}: see Parameter servers")
+    if not count and not counted_steps:
+        return _without_steps("steps are not counted", "programs are observed: see Compile")
     return {
         "rate": NOTHING if rate is None else rate_text(rate),
         "rate_note": _rate_note(pace, live=live),
@@ -41,6 +36,18 @@ def progress_facts(
         else f"{count_text(count)} of {count_text(total)}",
         "progress": steps["progress"],
         "eta": _remaining(steps, pace, live=live),
+    }
+
+
+def _without_steps(why: str, instead: str) -> Facts:
+    return {
+        "rate": NOTHING,
+        "rate_note": why,
+        "examples_rate": NOTHING,
+        "examples": "",
+        "steps": NOTHING,
+        "progress": None,
+        "eta": instead,
     }
 
 
