@@ -74,8 +74,11 @@ def _placement(array: jax.Array) -> str:
 
 
 def spec_text(spec: jax.sharding.PartitionSpec) -> str:
-    """Returns a partition spec as it is written in programs: `P('data', None)`."""
-    return f"P({', '.join(map(repr, spec))})"
+    """Returns a partition spec as programs write it, without what divides nothing: `P('data')`."""
+    axes = list(spec)
+    while axes and axes[-1] is None:
+        axes.pop()
+    return f"P({', '.join(map(repr, axes))})"
 
 
 def sign(leaf: Any) -> Any:

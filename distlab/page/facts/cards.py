@@ -128,6 +128,10 @@ _MOST_WORKERS: Final = 3
 """Workers that are named as missing."""
 
 
+def _steps_text(steps: int) -> str:
+    return f"{counted(steps, 'step')} dispatched" if steps else "whatever ran"
+
+
 def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
     """Returns the note on a capture, and those to choose from."""
     if captures["number"] is None:
@@ -137,7 +141,7 @@ def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
     left = captures["spans_left_out"]
     note = (
         f"Taken at {captures['start_s']:.1f} s of the run by {by}: {duration_text(length)}, "
-        f"{counted(captures['steps'], 'step')} dispatched, "
+        f"{_steps_text(captures['steps'])}, "
         f"{bytes_text(captures['profile_bytes'])} of profile."
     )
     if left:
@@ -159,7 +163,7 @@ def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
         "has_capture": True,
         "capture_note": note,
         "captures": [
-            [number, f"at {start:.1f} s, {counted(steps, 'step')}"]
+            [number, f"at {start:.1f} s" + (f", {counted(steps, 'step')}" if steps else "")]
             for number, start, steps in listed
         ],
         "capture": captures["number"],
