@@ -53,6 +53,7 @@ from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.observing.compilations import compilations
 from distlab.observing.observed import observe
 from distlab.placement import placed
+from distlab.programs.report import program
 from distlab.recording import Run, record
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
@@ -145,6 +146,7 @@ __all__ = [
     "nn",
     "observe",
     "placed",
+    "program",
     "record",
     "run_functions_eagerly",
     "scan",

@@ -19,6 +19,7 @@ from distlab.meshes.pictures import Picture, held_text, picture_of_blocks, pictu
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.shown import shown
+from distlab.text.units import aligned
 
 _MOST_PICTURES: Final = 6
 _MOST_TEXT_CELLS: Final = 8
@@ -145,7 +146,7 @@ class Placed:
         lines += _more(len(pictures) - _MOST_PICTURES, "other division")
         headings, rows = self._table()
         if rows:
-            lines += ["", *_columns([headings, *rows[:_MOST_ROWS]])]
+            lines += ["", *aligned([headings, *rows[:_MOST_ROWS]])]
         return "\n".join(lines + _more(len(rows) - _MOST_ROWS, "smaller array"))
 
     def _repr_html_(self) -> str:
@@ -322,9 +323,3 @@ def _shortened(name: str) -> str:
 
 def _more(count: int, what: str) -> list[str]:
     return [f"and {count} {what}{'s' * (count > 1)}"] if count > 0 else []
-
-
-def _columns(rows: list[list[str]]) -> list[str]:
-    """Returns rows of texts in aligned columns."""
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, wide)).rstrip() for row in rows]

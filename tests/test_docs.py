@@ -41,6 +41,9 @@ def test_the_reference_has_every_public_name_and_no_other() -> None:
         "distlab.observing.observed.Observed",
         "distlab.placement.Placed",
         "distlab.placement.PlacedArray",
+        "distlab.programs.report.Divisible",
+        "distlab.programs.report.ProgramMemory",
+        "distlab.programs.report.ProgramReport",
         "distlab.recording.Recording",
     }
 

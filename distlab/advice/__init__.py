@@ -8,6 +8,7 @@ the causes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from distlab.advice import (
     compiling,
     drifting,
     eager_mode,
+    gathered,
     host_transfers,
     memory,
     nearly_empty,
@@ -25,21 +27,23 @@ from distlab.advice import (
     own_python,
     recompiling,
     reducing,
+    repeated_work,
     same_on_all,
     scaling,
     slow_worker,
     sparse,
     stragglers,
+    undivided,
     uneven,
     waiting_input,
 )
 from distlab.advice._texts import evidence_text
 from distlab.errors import ArgumentTypeError
-from distlab.events import Advice, Chunk, Envelope, Event, Source, Unknown
+from distlab.events import Advice, Chunk, Compile, Envelope, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns, Join, WorkerColumns, Workers
 from distlab.text.shown import shown
 
-__all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
+__all__ = ["CAUSES", "Advice", "advise", "advise_on", "advise_on_program", "evidence_text"]
 
 WRONG: Final = (
     drifting.CAUSE,
@@ -70,6 +74,10 @@ CAUSES: Final = (
     host_transfers.CAUSE,
     algorithms.CAUSE,
     memory.CAUSE,
+    repeated_work.CAUSE,
+    undivided.CAUSE,
+    gathered.SLICED,
+    gathered.BATCH,
     own_python.CAUSE,
     observer.CAUSE,
 )
@@ -95,6 +103,43 @@ _FINDERS: Final = (
     not_finite.find,
     observer.find,
 )
+
+
+_ON_PROGRAMS: Final = (
+    repeated_work.on_program,
+    undivided.on_program,
+    gathered.sliced,
+    gathered.batch,
+)
+
+_FEWEST_STEPS: Final = 5
+
+
+def advise_on_program(program: Compile) -> list[Advice]:
+    """Returns what a program on a mesh repeats, gathers or holds more often than it needs to.
+
+    Args:
+      program: The event of its compilation.
+
+    Example:
+      >>> import distlab as dl, jax
+      >>> from distlab.advice import advise_on_program
+      >>> dl.program(jax.jit(lambda x: 2 * x), jax.numpy.ones(3)).advice()
+      []
+    """
+    found = (find(program) for find in _ON_PROGRAMS)
+    return [advice for advice in found if advice is not None]
+
+
+def _on_mesh_programs(columns: EvidenceColumns) -> list[Advice]:
+    """Advises on the last program of each observed function that took some steps."""
+    steps = Counter(columns["steps"]["program"].tolist())
+    programs = {
+        one.function: one
+        for one in columns["compiles"]
+        if one.strategy in columns["meshes"] and steps[one.program] >= _FEWEST_STEPS
+    }
+    return [advice for one in programs.values() for advice in advise_on_program(one)]
 
 
 def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[Advice]:
@@ -145,6 +190,7 @@ def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) ->
     """
     found = [advice for find in _FINDERS for advice in find(columns)]
     found += own_python.find(columns, workers)
+    found += _on_mesh_programs(columns)
     if workers is not None:
         found += slow_worker.find(columns, workers)
     return sorted(found, key=_rank)

@@ -440,6 +440,9 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
         recorded before this field, as those below.
       inputs: The arrays that the program receives.
       outputs: The arrays that it returns.
+      devices: Number of devices that run it.
+      computed_times: How often each operation is computed, on average: 1 where the devices divide
+        all work; None where that is unknown.
     """
 
     STANDING = True
@@ -467,6 +470,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     mesh: dict[str, int] = {}
     inputs: list[ArrayPlace] = []
     outputs: list[ArrayPlace] = []
+    devices: int = 0
+    computed_times: float | None = None
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):

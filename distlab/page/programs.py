@@ -8,7 +8,14 @@ from typing import TypeAlias
 from distlab.events import Collective
 from distlab.folds import ProgramColumns
 from distlab.text.bytes import bytes_text
-from distlab.text.units import count_text, dtype_text, duration_text, plain, share_text
+from distlab.text.units import (
+    count_text,
+    dtype_text,
+    duration_text,
+    flops_text,
+    plain,
+    share_text,
+)
 
 Rows: TypeAlias = dict[str, list[str]]
 
@@ -37,7 +44,7 @@ def program_rows(programs: ProgramColumns) -> Rows:
             for at, took in zip(programs["at_s"], programs["compile_s"], strict=True)
         ],
         "steps": list(starmap(_steps, zip(programs["steps"], programs["share"], strict=True))),
-        "work": [_flops(flops) for flops in programs["flops"]],
+        "work": [_UNKNOWN if flops is None else flops_text(flops) for flops in programs["flops"]],
         "memory": [_bytes(peak) for peak in programs["peak_bytes"]],
         "memory_full": [
             f"arguments {_bytes(given)}, outputs {_bytes(out)}, scratch {_bytes(scratch)}"
@@ -68,16 +75,6 @@ def _why(cause: str, changed: str) -> str:
 
 def _bytes(size: int | None) -> str:
     return _UNKNOWN if size is None else bytes_text(size)
-
-
-def _flops(flops: float | None) -> str:
-    """Returns floating-point operations as text, such as `"3.4 GFLOP"`."""
-    if flops is None:
-        return _UNKNOWN
-    for unit, least in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if flops >= least:
-            return f"{flops / least:.3g} {unit}FLOP"
-    return f"{flops:.0f} FLOP"
 
 
 def _short(one: Collective) -> str:

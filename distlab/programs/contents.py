@@ -7,13 +7,16 @@ result has the fields of the `Compile` event of the same names.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import jax
 
 from distlab.events import ArrayPlace, Collective
 from distlab.programs.collectives import Reader
 from distlab.programs.hlo_text import Module, parse
-from distlab.programs.places import Places
+from distlab.programs.places import Argument, Places
+from distlab.step.arguments.names import argument_label, parameter_names
 
 
 class ProgramContents(NamedTuple):
@@ -32,21 +35,44 @@ class ProgramContents(NamedTuple):
     mesh: dict[str, int] = {}  # noqa: RUF012 - names of the mesh's axes to their sizes
     inputs: list[ArrayPlace] = []  # noqa: RUF012
     outputs: list[ArrayPlace] = []  # noqa: RUF012
+    devices: int = 0
+    computed_times: float | None = None  # How often each operation is computed, on average
 
 
-def read_program(compiled: Any) -> ProgramContents:
-    """Reads the contents of a compiled program."""
+def unwrapped(stage: Any) -> Any:
+    """Returns JAX's own stage of a lowered or compiled program that Flax or Equinox wraps."""
+    return getattr(stage, "compiled", getattr(stage, "lowered", stage))
+
+
+def read_program(
+    compiled: Any, whole_flops: float | None = None, arguments: Sequence[Argument] = ()
+) -> ProgramContents:
+    """Reads the contents of a compiled program.
+
+    Args:
+      compiled: A `jax.stages.Compiled`, also as Flax or Equinox wrap it.
+      whole_flops: What `work.whole_flops` returns of it.
+      arguments: The arrays of the call; `arguments_of` finds them.
+    """
+    compiled = unwrapped(compiled)
     cost = _read(compiled, "cost_analysis") or {}
     if isinstance(cost, list | tuple):
         cost = cost[0] if cost else {}
     memory = _read(compiled, "memory_analysis")
     text = _read(compiled, "as_text")
     module = parse(text) if text else Module()
-    arrays = ("args_info", "input_shardings", "out_info", "output_shardings")
-    places = Places(module, *(_read(compiled, name) for name in arrays))
+    trees = (
+        _read(compiled, "args_info"),
+        _read(compiled, "input_shardings"),
+        _read(compiled, "out_info"),
+        _read(compiled, "output_shardings"),
+    )
+    places = Places(module, trees, arguments)
+    flops, header = _known(cost.get("flops")), module.header
+    devices = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
     return ProgramContents(
         collectives=Reader(module, places).collectives(),
-        flops=_known(cost.get("flops")),
+        flops=flops,
         bytes_accessed=_known(cost.get("bytes accessed")),
         temp_bytes=getattr(memory, "temp_size_in_bytes", None),
         argument_bytes=getattr(memory, "argument_size_in_bytes", None),
@@ -55,7 +81,20 @@ def read_program(compiled: Any) -> ProgramContents:
         mesh=max(places.meshes, key=lambda mesh: math.prod(mesh.values()), default={}),
         inputs=places.inputs,
         outputs=places.outputs,
+        devices=devices,
+        computed_times=flops * devices / whole_flops if flops and whole_flops else None,
     )
+
+
+def arguments_of(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[Argument]:
+    """Returns the arrays among the arguments of a call, with their names."""
+    names = parameter_names(fn, len(args))
+    leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
+    return [
+        Argument(argument_label(path, names), path, tuple(leaf.shape))
+        for path, leaf in leaves
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+    ]
 
 
 def read_programs(programs: Sequence[Any]) -> ProgramContents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
@@ -17,13 +17,24 @@ from distlab.programs.hlo_text import Module
 
 Path: TypeAlias = tuple[Any, ...]
 
+_NAMES: Final = ("key", "name", "idx")
 _ARGUMENT: Final = re.compile(r"^[A-Za-z_]\w*")
+
+
+class Argument(NamedTuple):
+    """An array among a call's arguments, as the user names it."""
+
+    name: str  # Such as `state['w']`
+    path: Path  # In `(args, kwargs)`
+    shape: tuple[int, ...]
 
 
 class _Array(NamedTuple):
     path: Path
     info: Any  # Of a shape and a dtype
     sharding: Any
+    shown: Path  # As the user's arguments have it
+    name: str = ""
 
 
 class Places:
@@ -31,58 +42,56 @@ class Places:
 
     Args:
       module: The program's text.
-      given: `args_info` of the compiled program.
-      placed: Its `input_shardings`; None in place of an argument that JAX dropped.
-      returned: Its `out_info`.
-      put: Its `output_shardings`.
+      trees: `args_info`, `input_shardings` (None in place of an argument that JAX dropped),
+        `out_info` and `output_shardings` of the compiled program; None where it has none.
+      arguments: The arrays of the call, whose names Flax and Equinox hide from JAX.
     """
 
     def __init__(
         self,
         module: Module,
-        given: Any = None,
-        placed: Any = None,
-        returned: Any = None,
-        put: Any = None,
+        trees: tuple[Any, Any, Any, Any] = (None, None, None, None),
+        arguments: Sequence[Argument] = (),
     ) -> None:
+        given, placed, returned, put = trees
         taken, made = _joined(given, placed), _joined(returned, put)
+        if [one.shape for one in arguments] == [tuple(one.info.shape) for one in taken]:
+            taken = [
+                one._replace(shown=user.path, name=user.name)
+                for one, user in zip(taken, arguments, strict=True)
+            ]
         written = _written_names(module)
         used = [one for one in taken if one.sharding is not None]
         first = max(len(written) - len(used), 0)  # arrays that it closes over come before
-        names = {one.path: written.get(first + n, "") for n, one in enumerate(used)}
+        taken = _named(taken, {one.path: written.get(first + n, "") for n, one in enumerate(used)})
+        used = [one for one in taken if one.sharding is not None]
         self.meshes = _meshes(one.sharding for one in (*taken, *made))
-        self.inputs = [_place(_full(one.path[1:], names.get(one.path, "")), one) for one in taken]
+        self.inputs = [_place(one.name, one) for one in taken]
         self.outputs = [_place(keystr(one.path), one) for one in made]
         self._used: list[_Array | None] = [None] * first + [*used]
         self._made = made
-        self._arguments = names
         self._states = {n: _state(one, taken) for n, one in enumerate(made)}
 
     def input(self, number: int) -> str:
         """Returns the short name of a parameter of the program; "" for none of the user's."""
         one = self._used[number] if number < len(self._used) else None
-        return "" if one is None else self._named(one)
+        return "" if one is None else _text(_keys(one.shown)) or one.name
 
     def state(self, outputs: Sequence[int], *, backward: bool) -> str:
         """Returns the name of the state of which outputs are new values; "" for none.
 
         Those of a gradient are moments and the parameter: they share the end of their paths.
         """
-        states = [(n, self._states.get(n)) for n in outputs]
-        found = [(self._made[n], old) for n, old in states if old is not None]
+        found = [old for n in outputs if (old := self._states.get(n)) is not None]
         if not backward:
-            found = [(new, old) for new, old in found if _keys(new.path) or _donated(old)]
+            found = [old for old in found if _keys(old.shown) or _donated(old)]
         if not found:
             return ""
-        nearest, old = found[0]
-        shared = _keys(nearest.path)
-        for new, _ in found[1:]:
-            shared = _shared_end(shared, _keys(new.path))
-        return _text(_after_numbers(shared) or _keys(nearest.path)) or self._named(old)
-
-    def _named(self, one: _Array) -> str:
-        argument = _ARGUMENT.match(self._arguments.get(one.path, ""))
-        return _text(_keys(one.path)) or (argument[0] if argument else keystr(one.path[1:]))
+        nearest, *others = (_keys(old.shown) for old in found)
+        shared = nearest
+        for keys in others:
+            shared = _shared_end(shared, keys)
+        return _text(_after_numbers(shared) or nearest) or found[0].name
 
 
 def _joined(infos: Any, shardings: Any) -> list[_Array]:
@@ -92,7 +101,7 @@ def _joined(infos: Any, shardings: Any) -> list[_Array]:
     if len(placed) != len(found):
         placed = [None] * len(found)
     return [
-        _Array(path, info, sharding)
+        _Array(path, info, sharding, path)
         for (path, info), sharding in zip(found, placed, strict=True)
         if info is not None
     ]
@@ -145,9 +154,14 @@ def _donated(one: _Array) -> bool:
     return bool(getattr(one.info, "donated", False))
 
 
-def _full(path: Path, written: str) -> str:
-    """Returns the name of an argument, such as `state['w']`, as XLA's text has it, or its place."""
-    return written if _ARGUMENT.match(written) else keystr(path)
+def _named(arrays: Sequence[_Array], written: Mapping[Path, str]) -> list[_Array]:
+    """Adds names such as `state['w']` as XLA's text has them, or the places of arguments."""
+    found = []
+    for one in arrays:
+        text = written.get(one.path, "")
+        text = text if _ARGUMENT.match(text) else keystr(one.path[1:])
+        found.append(one._replace(name=one.name or text))
+    return found
 
 
 def _state(new: _Array, inputs: Sequence[_Array]) -> _Array | None:
@@ -155,25 +169,25 @@ def _state(new: _Array, inputs: Sequence[_Array]) -> _Array | None:
     if not new.info.shape:
         return None
     key = _keys(new.path)[-1:]
-    for old in inputs:
-        alike = old.info.shape == new.info.shape and old.info.dtype == new.info.dtype
-        if alike and (not key or _keys(old.path)[-1:] == key):
-            return old
-    return None
+    alike = [old for old in inputs if _kind(old) == _kind(new)]
+    alike = [old for old in alike if _keys(old.path)[-1:] == key] or ([] if key else alike)
+    shared = [len(_shared_end(tuple(old.path), tuple(new.path))) for old in alike]
+    return alike[shared.index(max(shared))] if alike else None
+
+
+def _kind(one: _Array) -> tuple[Any, Any]:
+    return one.info.shape, one.info.dtype
 
 
 def _keys(path: Path) -> tuple[str | int, ...]:
     """Returns the keys of a path from its first that is no number."""
-    return _after_numbers(
-        tuple(
-            next(
-                value
-                for name in ("key", "name", "idx")
-                if (value := getattr(one, name, None)) is not None
-            )
-            for one in path
+    keys = [
+        next(
+            (value for name in _NAMES if (value := getattr(one, name, None)) is not None), str(one)
         )
-    )
+        for one in path
+    ]
+    return _after_numbers(keys[:-1] if keys[-1:] == ["value"] else keys)  # of Flax
 
 
 def _after_numbers(keys: Sequence[str | int]) -> tuple[str | int, ...]:
@@ -181,7 +195,7 @@ def _after_numbers(keys: Sequence[str | int]) -> tuple[str | int, ...]:
     return tuple(keys[first:])
 
 
-def _shared_end(one: tuple[str | int, ...], other: tuple[str | int, ...]) -> tuple[str | int, ...]:
+def _shared_end(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     pairs = list(zip(reversed(one), reversed(other), strict=False))
     length = next((n for n, (a, b) in enumerate(pairs) if a != b), len(pairs))
     return one[len(one) - length :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from distlab.text.bytes import three_digits
 
@@ -41,6 +42,14 @@ def rate_text(per_second: float) -> str:
     return count_text(per_second) if abs(per_second) >= 999.5 else three_digits(per_second)
 
 
+def flops_text(flops: float) -> str:
+    """Returns floating-point operations as text, such as `"3.4 GFLOP"`."""
+    for unit, least in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if flops >= least:
+            return f"{flops / least:.3g} {unit}FLOP"
+    return f"{flops:.0f} FLOP"
+
+
 def share_text(share: float) -> str:
     """Returns a share of one as a percentage, such as `"63 %"`."""
     return "unknown" if math.isnan(share) else f"{100 * share:.0f} %"
@@ -62,6 +71,12 @@ def _dtype(name: str) -> str:
         return _NAMED.get(name, name)
     variant = f"_{match[3]}" if match[3] else ""
     return f"{_KINDS[match[1]]}{match[2]}{variant}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns rows of texts in aligned columns."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, wide)).rstrip() for row in rows]
 
 
 def plain(text: str, most: int = 60) -> str:

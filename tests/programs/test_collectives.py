@@ -174,7 +174,7 @@ def test_programs_of_one_step_have_the_collectives_of_all() -> None:
 
 
 def test_a_program_that_tells_nothing_is_no_error() -> None:
-    assert read_program(object()) == ProgramContents([], None, None)
+    assert read_program(object()) == ProgramContents([], None, None, devices=1)
 
 
 # What CPU devices do not write: asynchronous pairs, iota groups, older metadata.

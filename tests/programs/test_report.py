@@ -1,0 +1,134 @@
+"""`dl.program`: facts of a program that is not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import distlab as dl
+from distlab.errors import ArgumentTypeError
+from distlab.programs.report import Divisible, ProgramReport
+from tests.programs import meshes
+from tests.programs.meshes import Case, array, grid, shaped
+
+
+def reported(case: Case) -> ProgramReport:
+    return dl.program(case.fn, *case.args)
+
+
+def test_a_report_has_bytes_by_axis_and_arrays_with_specs() -> None:
+    found = reported(meshes.tensor_parallel())
+    assert found.mesh == {"data": 4, "model": 2}
+    assert found.by_axis() == {"model": 2_048, "data": 419_430}
+    w1 = next(one for one in found.inputs if one.name == "state[0]['w1']")
+    assert (w1.shape, w1.spec, w1.bytes_per_device) == ([256, 512], [[], ["model"]], 262_144)
+    assert w1.donated
+    assert found.memory.argument_bytes == sum(one.bytes_per_device for one in found.inputs)
+    assert len(found.outputs) == 14
+
+
+def test_arrays_that_lie_whole_could_be_divided() -> None:
+    found = reported(meshes.data_parallel())
+    assert found.could_be_divided() == []  # nothing holds a megabyte
+    first, *others = found.could_be_divided(1 << 19)
+    assert first == Divisible("state[0]['w1']", "data", 524_288, 458_752)
+    assert {one.axis for one in others} == {"data"}
+    assert len(others) == 2  # its moments
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "v", "times"),
+    [
+        (P("data"), P(None, "model"), P("model"), 1.0),
+        (P("data"), P(), P(), 2.0),
+        (P(), P(), P(), 8.0),
+        (P(("data", "model")), P(), P(), 1.0),
+    ],
+)
+def test_computed_times_are_those_of_repeated_work(x: P, w: P, v: P, times: float) -> None:
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.mean((jnp.tanh(x @ params[0]) @ params[1]) ** 2)
+
+    mesh, square = grid(data=4, model=2), array(256, 256)
+    params = shaped(mesh, w, square), shaped(mesh, v, square)
+    found = dl.program(jax.jit(jax.grad(loss)), params, shaped(mesh, x, array(64, 256)))
+    assert found.computed_times == pytest.approx(times, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "make", [meshes.fsdp_by_hand, meshes.ring_attention, meshes.pipeline, meshes.expert_parallel]
+)
+def test_work_in_a_shard_map_is_divided(make: Any) -> None:
+    assert reported(make()).computed_times == pytest.approx(1, abs=0.03)
+
+
+def test_text_and_notebook_show_the_table() -> None:
+    found = reported(meshes.ring_attention())
+    text = repr(found)
+    first, memory, _, headings, *rows = text.splitlines()
+    assert first.startswith("step: 8 devices (data 2 \u00d7 seq 4), ")
+    assert first.endswith("each device sends 2.49 MB along seq, 262 kB along data")
+    assert memory.startswith("memory of a device: arguments 393 kB, ")
+    assert headings.split()[:4] == ["collective", "times", "operand", "sent"]
+    assert rows[0].split()[:6] == ["collective-permute", "8", "131", "kB", "131", "kB"]
+    assert "seq +1" in rows[0]
+    assert "the program" in rows[0]
+    assert "gradients of k, o, q and 1 more" in rows[2]
+    html = found._repr_html_()
+    assert "<td" in html
+    assert "seq -1" in html
+    assert "<script" not in html
+
+
+def test_every_way_to_jit_has_a_program() -> None:
+    mesh = grid(data=8)
+    x = shaped(mesh, P("data"), array(64, 16))
+    w = shaped(mesh, P(), array(16, 4))
+
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.mean((x @ w) ** 2)
+
+    def step(w: Any, x: Any) -> Any:
+        return w - jax.grad(loss)(w, x)
+
+    jitted = jax.jit(step)
+    ways: list[Any] = [jitted, step, dl.observe(jitted)]
+    found = [dl.program(way, w, x) for way in ways]
+    arrays = [jax.device_put(jnp.ones(one.shape), one.sharding) for one in (w, x)]
+    found += [dl.program(eqx.filter_jit(step), *arrays)]
+    found += [dl.program(jitted.lower(w, x).compile())]
+    for one in found:
+        assert one.by_axis() == {"data": 2 * 16 * 4 * 4 * 7 // 8}
+        assert one.collectives[0].purpose == "gradients"
+    mapped = dl.program(jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i"), array(8, 4))
+    assert mapped.by_axis() == {"i": 28}
+
+
+def test_modules_of_flax_have_programs_with_their_names() -> None:
+    mesh = grid(data=8)
+    model = nnx.Linear(16, 4, rngs=nnx.Rngs(0))
+    nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P())))
+
+    @nnx.jit
+    def step(model: Any, x: Any) -> None:
+        gradients = nnx.grad(lambda model: jnp.mean(model(x) ** 2))(model)
+        old = nnx.state(model, nnx.Param)
+        nnx.update(model, jax.tree.map(lambda p, g: p - 0.1 * g, old, gradients))
+
+    found = dl.program(step, model, shaped(mesh, P("data"), array(64, 16)))
+    (one,) = found.collectives
+    assert (one.axes, one.purpose) == (["data"], "gradients")
+    assert one.names == ["bias", "kernel"]
+    assert [one.name for one in found.inputs] == ["model.bias.value", "model.kernel.value", "x"]
+
+
+def test_programs_need_a_function() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"program\(\) needs a function, got 3"):
+        dl.program(3)  # type: ignore[arg-type]
