@@ -18,6 +18,9 @@ COORDINATOR: Final = "DISTLAB_COORDINATOR"
 GENERATION: Final = "DISTLAB_GENERATION"
 """The number of restarts of the cluster so far."""
 
+LOST: Final = "DISTLAB_LOST"
+"""The file in which the launcher notes the first process that failed."""
+
 COLLECTOR: Final = "DISTLAB_COLLECTOR"
 """Host, port and key of a process that writes the run files of all workers."""
 
@@ -31,6 +34,7 @@ def for_worker(
     devices: int | None = None,
     generation: int = 0,
     collector: str | None = None,
+    lost: str | None = None,
 ) -> dict[str, str]:
     """Returns the environment of one worker of a cluster."""
     config = {
@@ -43,6 +47,7 @@ def for_worker(
         COORDINATOR: coordinator,
         GENERATION: str(generation),
         COLLECTOR: collector,
+        LOST: lost,
         "PYTHONUNBUFFERED": "1",  # lines are passed on when they are printed
     }
     kept = {name: value for name, value in inherited.items() if name not in own}

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, TypeAlias
 
 from distlab.launching.cluster_processes import ClusterProcesses
@@ -71,6 +73,7 @@ class _Attempt:
         self._write = write
         self._say = say
         self._events: _Events = queue.SimpleQueue()
+        self._lost = Path()
         self._failed: int | None = None  # the exit code of the first that failed
         self._sent: set[signal.Signals] = set()
         self._still_to_send: list[signal.Signals] = []
@@ -79,12 +82,14 @@ class _Attempt:
     def run(self) -> int:
         """Runs the processes and returns the exit code for a shell."""
         began = time.monotonic()
-        with _signals_go_to(self._events):
+        with TemporaryDirectory(prefix="distlab-") as folder, _signals_go_to(self._events):
+            self._lost = Path(folder, "lost")
             processes = ClusterProcesses(
                 self._job.command,
                 self._job.workers,
                 devices=self._job.devices,
                 generation=self._generation,
+                lost=str(self._lost),
                 warden=self._warden,
                 write=self._write,
                 ended=self._events.put,
@@ -123,7 +128,11 @@ class _Attempt:
             return
         if self._failed is None and self.signal is None:
             self._failed = process.code or 1
-            self._say(f"{process.name} {described(process.code)} after {seconds:.1f} s")
+            text = f"{process.name} {described(process.code)} after {seconds:.1f} s"
+            self._say(text)
+            new = self._lost.with_suffix(".new")
+            new.write_text(text)
+            new.rename(self._lost)  # which those read that have not met yet
             if processes.running:
                 others = ", ".join(worker.name for worker in processes.running)
                 self._say(f"{others}: {self._job.grace:g} s to end")

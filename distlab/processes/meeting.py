@@ -13,16 +13,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import os
 import select
 import selectors
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from distlab.errors import ClusterError
+from distlab.launching.environment import LOST
 from distlab.processes.notices import announced
 from distlab.text.shown import shown
 
@@ -61,6 +64,7 @@ class Service(NamedTuple):
 
 
 _RETRY_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.5
 _HELLO_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 15.0
 """Others wait longer than the chief by this, so that the chief's answer arrives."""
@@ -133,6 +137,7 @@ def as_worker(
     awaited = f"the chief to listen at {address}"
     with announced(lambda: awaited, seconds):
         while time.monotonic() < until:
+            _require_none_lost()
             try:
                 link = socket.create_connection(_parts(address), timeout=_HELLO_SECONDS)
             except OSError as error:
@@ -142,6 +147,10 @@ def as_worker(
             try:
                 _send(link, hello)
                 awaited = f"the chief at {address} to answer, when all others have come"
+                while time.monotonic() < until + _ANSWER_SECONDS:
+                    if is_readable(link, _LOOK_SECONDS):
+                        break
+                    _require_none_lost()
                 answer = received(link, until + _ANSWER_SECONDS)
             except (OSError, ValueError) as error:  # the chief ended, or is another program
                 failure = error
@@ -193,7 +202,8 @@ class _Door(contextlib.AbstractContextManager["_Door"]):
     def arrivals(self, until: float) -> Iterator[tuple[Hello, Link]]:
         """Yields each process that comes, until the time is over."""
         while (left := until - time.monotonic()) > 0:
-            for key, _ in self._ready.select(min(left, _HELLO_SECONDS)):
+            _require_none_lost()
+            for key, _ in self._ready.select(min(left, _LOOK_SECONDS)):
                 if key.fileobj is self._listener:
                     self._accept()
                 elif isinstance(link := key.fileobj, Link) and link in self._pending:
@@ -287,12 +297,29 @@ def _unquoted(said: Any) -> str:
     return shown(said).strip("'\"")
 
 
+def _require_none_lost() -> None:
+    """Raises an error once the launcher has noted that a process failed."""
+    text = ""
+    with contextlib.suppress(KeyError, OSError):
+        text = Path(os.environ[LOST]).read_text()
+    if text:
+        raise ClusterError(
+            f"All processes of a cluster start together, and {text}. Look at what it printed last, "
+            "and start all of them again."
+        )
+
+
+def is_readable(link: Link, seconds: float = 0.0) -> bool:
+    """Returns whether a message has come, or the end of the connection; waits so long."""
+    waiting = select.poll()
+    waiting.register(link, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
+
+
 def has_closed(link: Link) -> bool:
     """Returns whether the process at the other end has closed the connection, or ended."""
     try:
-        waiting = select.poll()
-        waiting.register(link, select.POLLIN)
-        return bool(waiting.poll(0)) and link.recv(1, socket.MSG_PEEK) == b""
+        return is_readable(link) and link.recv(1, socket.MSG_PEEK) == b""
     except (OSError, ValueError):  # ValueError: it was closed here
         return True
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ import jax
 from distlab.devices import jax_internals
 from distlab.errors import ClusterError
 from distlab.launching.cluster_processes import QUIET, coordinator_command
-from distlab.processes.meeting import Answer, Link, has_closed, received, send_all
+from distlab.processes.meeting import Answer, Link, has_closed, is_readable, received, send_all
 from distlab.text.shown import shown_clause
 from distlab.threads import Thread
 
@@ -94,7 +93,7 @@ class Start(contextlib.AbstractContextManager["Start"]):
         for name, link in zip(self._others, self._links, strict=True):
             answer = None
             with contextlib.suppress(OSError, ValueError):
-                if select.select([link], [], [], 0)[0] and not has_closed(link):
+                if is_readable(link) and not has_closed(link):
                     answer = received(link, time.monotonic() + _READ_SECONDS)
             if answer is not None and answer.error:
                 raise ClusterError(answer.error)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.launching.real_processes import Launched
 from tests.processes.cluster import run_workers
 
 KILLED = """
@@ -69,3 +71,26 @@ def test_workers_of_one_machine_need_neither_proxy_nor_network() -> None:
     for outcome in outcomes:
         assert outcome.shown["sum"] == 2.0
         assert outcome.shown["hosts"] == ["127.0.0.1"]
+
+
+def test_the_launcher_names_who_ends_before_the_others_meet(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import json, os, signal\n"
+        "if json.loads(os.environ['TF_CONFIG'])['task']['index'] == 0:\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import distlab as dl\n"
+        "try:\n"
+        "    dl.MultiWorkerMirroredStrategy()\n"
+        "except dl.errors.ClusterError as error:\n"
+        "    print(error)\n"
+    )
+    run = Launched("--workers", "2", "--grace", "100", str(program))
+    try:
+        assert run.end() == 128 + signal.SIGKILL
+    finally:
+        run.kill()
+    begin = (
+        "[worker-1] All processes of a cluster start together, and worker-0 was killed by SIGKILL"
+    )
+    assert [line for line in run.lines if line.startswith(begin)]
