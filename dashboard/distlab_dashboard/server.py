@@ -316,8 +316,8 @@ def serve(
     Raises:
       ArgumentTypeError: `origins` is no sequence of str.
       ArgumentValueError: The address, the prefix or an origin can't exist, or the address can be
-        reached by others and there is no token, or a token is too short, or the view token has
-        no other one beside it.
+        reached by others and there is no token, or a token is too short, or there is a view
+        token alone.
       PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source, such as a recording without a

@@ -94,7 +94,7 @@ class LoopControl(Uncopied):
 
     @property
     def state(self) -> State:
-        """What its loops do."""
+        """The state of its loops."""
         if self._paused and self._is_reached(self._hold):
             return "paused"
         if self._stop is not None:

@@ -37,7 +37,7 @@ class Job:
 
 
 class End(NamedTuple):
-    """How a job ended: the exit code for a shell, and whether the launcher got a signal."""
+    """The end of a job: its exit code for a shell, and whether the launcher got a signal."""
 
     code: int
     signalled: bool
