@@ -32,10 +32,16 @@ class Listener:
         del strategy, time_ns, result
         self.watched.append(step)
 
-    def compiled(self, event: Callable[..., Event], program: Any) -> None:
+    def compiled(
+        self,
+        event: Callable[..., Event],
+        program: Any,
+        notes: sink.ProgramNotes = sink.NO_NOTES,
+    ) -> None:
         """Keeps the compile event with its contents."""
-        read = read_programs if isinstance(program, list) else read_program
-        self.emit(event(**read(program)._asdict()))
+        several = isinstance(program, list)
+        contents = read_programs(program) if several else read_program(program, notes)
+        self.emit(event(**contents._asdict()))
 
     def of(self, kind: type[EventT]) -> list[EventT]:
         """Returns the events of one kind, in order."""

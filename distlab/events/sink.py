@@ -8,13 +8,33 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from distlab.events.kinds import Event
 
 if TYPE_CHECKING:
     import jax
+
+
+class Argument(NamedTuple):
+    """An array among a call's arguments."""
+
+    name: str  # As the user names it: `state['w']`
+    path: tuple[Any, ...] = ()  # In `(args, kwargs)`
+    shape: tuple[int, ...] | None = None
+
+
+class ProgramNotes(NamedTuple):
+    """What a compiled program does not say of itself."""
+
+    inputs: Sequence[Argument] = ()  # Of all arrays that it receives, in order
+    outputs: Sequence[str] = ()  # Names of all arrays that it returns; "" for none
+    lowered: Any = None  # Its `jax.stages.Lowered`
+    jaxpr: Any = None  # Its trace
+
+
+NO_NOTES: Final = ProgramNotes()
 
 
 class Recorder(Protocol):
@@ -29,7 +49,9 @@ class Recorder(Protocol):
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result`, one output of `step`, until it is ready, for some of the steps."""
 
-    def compiled(self, event: Callable[..., Event], program: Any) -> None:
+    def compiled(
+        self, event: Callable[..., Event], program: Any, notes: ProgramNotes = NO_NOTES
+    ) -> None:
         """Reads the collectives and costs of a compiled program and emits its event."""
 
 
@@ -44,7 +66,9 @@ class NullRecorder:
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Does nothing."""
 
-    def compiled(self, event: Callable[..., Event], program: Any) -> None:
+    def compiled(
+        self, event: Callable[..., Event], program: Any, notes: ProgramNotes = NO_NOTES
+    ) -> None:
         """Does nothing."""
 
 

@@ -92,7 +92,7 @@ class EvidenceColumns(TypedDict):
     simulated: bool  #: Whether the devices share one machine's cores
     strategies: dict[int, tuple[str, list[str]]]  #: `(class name, device names)`
     strategies_made: dict[int, str]  #: The lines that made them
-    meshes: set[int]  #: Those of them that are meshes of observed functions
+    meshes: list[int]  #: Those of them that are meshes of observed functions
     steps: Table
     ready: Table  #: On more than 128 devices fewer
     batches: Table  #: On more than 128 devices fewer
@@ -294,7 +294,7 @@ class Evidence(Fold[EvidenceColumns]):
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
-            "meshes": set(self._meshes),
+            "meshes": sorted(self._meshes),
             "steps": self._table(Step),
             "ready": self._table(StepReady),
             "batches": self._table(Sharding),

@@ -50,6 +50,7 @@ class _Read(NamedTuple):
     """
 
     compiled: Any = None
+    lowered: Any = None
     executable: Any = None
     donated: frozenset[tuple[Any, Any]] = frozenset()
 
@@ -82,7 +83,7 @@ class _Jitted(NamedTuple):
     def read(self, args: Any, kwargs: Any, *, anew: bool) -> _Read:
         """Returns the program of a call; compiles nothing, unless `anew`."""
         if isinstance(self.fn, jax.stages.Compiled):
-            return _Read(self.fn, self.fn.runtime_executable())
+            return _Read(self.fn, None, self.fn.runtime_executable())
         work = heard.work
         lowered = self.fn.lower(*self.args, *args, **self.kwargs, **kwargs)
         if heard.work != work and not anew:
@@ -91,14 +92,13 @@ class _Jitted(NamedTuple):
         compiled = getattr(compiled, "compiled", compiled)  # Flax and Equinox wrap both
         infos = jax.tree.leaves(getattr(lowered, "lowered", lowered).args_info)
         donated = frozenset((one.shape, np.dtype(one.dtype)) for one in infos if one.donated)
-        return _Read(compiled, compiled.runtime_executable(), donated)
+        return _Read(compiled, lowered, compiled.runtime_executable(), donated)
 
-    def trains(self, args: Any, kwargs: Any) -> bool:
-        """Returns whether a call computes a gradient; True where JAX does not show its trace."""
+    def trace(self, args: Any, kwargs: Any) -> Any:
+        """Returns the trace of a call; None where JAX does not show it."""
         if jax_internals.cache_size(self.fn) is None:
-            return True
-        traced = self.fn.trace(*self.args, *args, **self.kwargs, **kwargs)
-        return operations.has_gradient(traced.jaxpr.jaxpr)
+            return None
+        return self.fn.trace(*self.args, *args, **self.kwargs, **kwargs).jaxpr.jaxpr
 
 
 class Observed(Generic[P, R]):
@@ -307,12 +307,19 @@ class Observed(Generic[P, R]):
                 compile_ns=round(1e9 * made.compile_s) if made else 0,
                 source=self._source,
                 called=called,
-                trains=self._jitted.trains(*call[1:]),
+                trains=jaxpr is None or operations.has_gradient(jaxpr),
                 **contents,
             )
 
         try:
-            recorder.compiled(event, [] if read.compiled is None else read.compiled)
+            jaxpr = self._jitted.trace(*call[1:])
+            inputs = [
+                sink.Argument(name)
+                for name, leaf in program.described[0].items()
+                if leaf.where or leaf.value is not None  # no value that is no array
+            ]
+            notes = sink.ProgramNotes(inputs, lowered=read.lowered, jaxpr=jaxpr)
+            recorder.compiled(event, [] if read.compiled is None else read.compiled, notes)
         except Exception as error:  # noqa: BLE001 - of any new version of JAX
             self._lose(error, recorder)
 

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import jax
 
 from distlab.events import ArrayPlace, Collective
+from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
 from distlab.programs.collectives import Reader
 from distlab.programs.hlo_text import Module, parse
-from distlab.programs.places import Argument, Places
+from distlab.programs.places import Places
+from distlab.programs.work import whole_flops
 from distlab.step.arguments.names import argument_label, parameter_names
 
 
@@ -44,15 +46,12 @@ def unwrapped(stage: Any) -> Any:
     return getattr(stage, "compiled", getattr(stage, "lowered", stage))
 
 
-def read_program(
-    compiled: Any, whole_flops: float | None = None, arguments: Sequence[Argument] = ()
-) -> ProgramContents:
+def read_program(compiled: Any, notes: ProgramNotes = NO_NOTES) -> ProgramContents:
     """Reads the contents of a compiled program.
 
     Args:
       compiled: A `jax.stages.Compiled`, also as Flax or Equinox wrap it.
-      whole_flops: What `work.whole_flops` returns of it.
-      arguments: The arrays of the call; `arguments_of` finds them.
+      notes: What it does not say of itself: names of its arrays, and its trace.
     """
     compiled = unwrapped(compiled)
     cost = _read(compiled, "cost_analysis") or {}
@@ -67,8 +66,9 @@ def read_program(
         _read(compiled, "out_info"),
         _read(compiled, "output_shardings"),
     )
-    places = Places(module, trees, arguments)
+    places = Places(module, trees, notes)
     flops, header = _known(cost.get("flops")), module.header
+    whole = None if notes.lowered is None else whole_flops(unwrapped(notes.lowered), notes.jaxpr)
     devices = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
     return ProgramContents(
         collectives=Reader(module, places).collectives(),
@@ -82,7 +82,7 @@ def read_program(
         inputs=places.inputs,
         outputs=places.outputs,
         devices=devices,
-        computed_times=flops * devices / whole_flops if flops and whole_flops else None,
+        computed_times=flops * devices / whole if flops and whole else None,
     )
 
 

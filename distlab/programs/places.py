@@ -10,23 +10,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
-from jax.tree_util import keystr
+from jax.tree_util import DictKey, SequenceKey, keystr
 
 from distlab.events import ArrayPlace
+from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
 from distlab.programs.hlo_text import Module
 
 Path: TypeAlias = tuple[Any, ...]
 
 _NAMES: Final = ("key", "name", "idx")
+_KEY: Final = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 _ARGUMENT: Final = re.compile(r"^[A-Za-z_]\w*")
-
-
-class Argument(NamedTuple):
-    """An array among a call's arguments, as the user names it."""
-
-    name: str  # Such as `state['w']`
-    path: Path  # In `(args, kwargs)`
-    shape: tuple[int, ...]
 
 
 class _Array(NamedTuple):
@@ -44,21 +38,21 @@ class Places:
       module: The program's text.
       trees: `args_info`, `input_shardings` (None in place of an argument that JAX dropped),
         `out_info` and `output_shardings` of the compiled program; None where it has none.
-      arguments: The arrays of the call, whose names Flax and Equinox hide from JAX.
+      notes: Names of its arrays, which Flax and Equinox hide from JAX.
     """
 
     def __init__(
         self,
         module: Module,
         trees: tuple[Any, Any, Any, Any] = (None, None, None, None),
-        arguments: Sequence[Argument] = (),
+        notes: ProgramNotes = NO_NOTES,
     ) -> None:
         given, placed, returned, put = trees
         taken, made = _joined(given, placed), _joined(returned, put)
-        if [one.shape for one in arguments] == [tuple(one.info.shape) for one in taken]:
+        if _describe(notes.inputs, taken):
             taken = [
-                one._replace(shown=user.path, name=user.name)
-                for one, user in zip(taken, arguments, strict=True)
+                one._replace(shown=user.path or _parsed(user.name), name=user.name)
+                for one, user in zip(taken, notes.inputs, strict=True)
             ]
         written = _written_names(module)
         used = [one for one in taken if one.sharding is not None]
@@ -68,9 +62,13 @@ class Places:
         self.meshes = _meshes(one.sharding for one in (*taken, *made))
         self.inputs = [_place(one.name, one) for one in taken]
         self.outputs = [_place(keystr(one.path), one) for one in made]
+        self._states: dict[int, _Array | None]
         self._used: list[_Array | None] = [None] * first + [*used]
         self._made = made
-        self._states = {n: _state(one, taken) for n, one in enumerate(made)}
+        if len(notes.outputs) == len(made):
+            self._states = _states_by_name(notes.outputs, made, taken)
+        else:
+            self._states = {n: _state(one, taken) for n, one in enumerate(made)}
 
     def input(self, number: int) -> str:
         """Returns the short name of a parameter of the program; "" for none of the user's."""
@@ -92,6 +90,23 @@ class Places:
         for keys in others:
             shared = _shared_end(shared, keys)
         return _text(_after_numbers(shared) or nearest) or found[0].name
+
+
+def _describe(arguments: Sequence[Argument], arrays: Sequence[_Array]) -> bool:
+    """Returns whether arguments are those of a program, by number and shape."""
+    return len(arguments) == len(arrays) and all(
+        one.shape in (None, tuple(array.info.shape))
+        for one, array in zip(arguments, arrays, strict=True)
+    )
+
+
+def _parsed(name: str) -> Path:
+    """Returns the path of a name such as `state[0]['w']`."""
+    keys = _KEY.findall(name) if "[" in name else []
+    return tuple(
+        SequenceKey(int(number)) if number else DictKey(key or attribute)
+        for key, number, attribute in keys
+    )
 
 
 def _joined(infos: Any, shardings: Any) -> list[_Array]:
@@ -173,6 +188,21 @@ def _state(new: _Array, inputs: Sequence[_Array]) -> _Array | None:
     alike = [old for old in alike if _keys(old.path)[-1:] == key] or ([] if key else alike)
     shared = [len(_shared_end(tuple(old.path), tuple(new.path))) for old in alike]
     return alike[shared.index(max(shared))] if alike else None
+
+
+def _states_by_name(
+    names: Sequence[str], made: Sequence[_Array], inputs: Sequence[_Array]
+) -> dict[int, _Array | None]:
+    """Returns the inputs of the same names; outputs without one follow the order of the inputs."""
+    named = {one.name: one for one in inputs if one.name in names}
+    rest = [one for one in inputs if one.name not in named]
+    found = {}
+    for number, (name, new) in enumerate(zip(names, made, strict=True)):
+        old = named.get(name) or next((one for one in rest if _kind(one) == _kind(new)), None)
+        if old in rest:
+            rest.remove(old)
+        found[number] = old if new.info.shape else None
+    return found
 
 
 def _kind(one: _Array) -> tuple[Any, Any]:

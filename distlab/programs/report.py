@@ -12,9 +12,9 @@ import jax
 from distlab.advice import advise_on_program
 from distlab.errors import ArgumentTypeError
 from distlab.events import Advice, ArrayPlace, Collective, Compile
+from distlab.events.sink import ProgramNotes
 from distlab.meshes import blocks
-from distlab.programs.contents import ProgramContents, arguments_of, read_program, unwrapped
-from distlab.programs.work import whole_flops
+from distlab.programs.contents import ProgramContents, arguments_of, read_program
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.shown import shown
@@ -271,6 +271,5 @@ def program(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ProgramRepo
     jaxpr = getattr(getattr(traced, "jaxpr", None), "jaxpr", None)
     lowered = jitted.lower(*args, **kwargs) if jaxpr is None else traced.lower()
     name = getattr(fn, "__name__", None) or type(fn).__name__
-    arguments = arguments_of(fn, args, kwargs)
-    whole = whole_flops(unwrapped(lowered), jaxpr)
-    return ProgramReport(name, read_program(lowered.compile(), whole, arguments))
+    notes = ProgramNotes(arguments_of(fn, args, kwargs), lowered=lowered, jaxpr=jaxpr)
+    return ProgramReport(name, read_program(lowered.compile(), notes))

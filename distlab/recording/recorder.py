@@ -155,11 +155,16 @@ class RingRecorder:
         except RuntimeError:  # another thread deleted the result already
             return
 
-    def compiled(self, event: Callable[..., Event], program: Any) -> None:
+    def compiled(
+        self,
+        event: Callable[..., Event],
+        program: Any,
+        notes: sink.ProgramNotes = sink.NO_NOTES,
+    ) -> None:
         """Reads the collectives and costs of a compiled program and emits its event."""
         self._compiled_ns = time.monotonic_ns()
         several = isinstance(program, list | tuple)
-        contents = read_programs(program) if several else read_program(program)
+        contents = read_programs(program) if several else read_program(program, notes)
         made = event(**contents._asdict())
         if isinstance(made, Compile):
             self.watcher.compiled(made.strategy)

@@ -13,8 +13,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import distlab as dl
+from distlab.advice import advise_on_program
 from distlab.errors import ArgumentTypeError
+from distlab.events import Compile
 from distlab.programs.report import Divisible, ProgramReport
+from tests.listening import listening
 from tests.programs import meshes
 from tests.programs.meshes import Case, array, grid, shaped
 
@@ -132,3 +135,41 @@ def test_modules_of_flax_have_programs_with_their_names() -> None:
 def test_programs_need_a_function() -> None:
     with pytest.raises(ArgumentTypeError, match=r"program\(\) needs a function, got 3"):
         dl.program(3)  # type: ignore[arg-type]
+
+
+def test_programs_of_a_strategy_name_what_they_combine() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        w = dl.Variable(jnp.ones((16, 4)), name="dense/kernel")
+    state = strategy.replicate({"a": jnp.ones((8, 2))})
+    x = strategy.experimental_distribute_values_from_function(lambda _: jnp.ones((4, 16)))
+
+    def step(state: Any, x: Any) -> Any:
+        def loss(values: Any) -> Any:
+            return jnp.mean((x @ values[0]) ** 2) + jnp.mean((x[:, :8] @ values[1]) ** 2)
+
+        gradients = jax.grad(loss)((w.value(), state["a"]))
+        gradients = dl.get_replica_context().all_reduce("MEAN", gradients)
+        w.assign_sub(0.1 * gradients[0])
+        return {"a": state["a"] - 0.1 * gradients[1]}
+
+    with listening() as listener:
+        strategy.run(step, args=(state, x))
+    (event,) = listener.of(Compile)
+    assert event.mesh == {"replica": 2}
+    (one,) = event.collectives
+    assert (one.axes, one.asked, one.purpose) == (["replica"], "program", "gradients")
+    assert sorted(one.names) == ["a", "dense/kernel"]
+    assert [place.name for place in event.inputs] == ["dense/kernel", "state['a']", "x"]
+
+
+def test_events_of_an_observed_function_have_its_work() -> None:
+    mesh = grid(data=4, model=2)
+    square = jax.device_put(jnp.ones((128, 128)), NamedSharding(mesh, P()))
+    x = jax.device_put(jnp.ones((256, 128)), NamedSharding(mesh, P("data")))
+    with listening() as listener:
+        dl.observe(jax.jit(lambda a, x: a - 0.1 * jnp.mean(x @ a)))(square, x)
+    (event,) = listener.of(Compile)
+    assert event.computed_times == pytest.approx(2, rel=0.05)
+    assert [place.name for place in event.inputs] == ["a", "x"]
+    assert [one.cause for one in advise_on_program(event)] == ["repeated_work"]

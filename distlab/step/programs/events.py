@@ -55,7 +55,7 @@ def emit(
             **contents,
         )
 
-    recorder.compiled(compiled_event, program.executable)
+    recorder.compiled(compiled_event, program.executable, program.notes)
 
 
 def _names_by_shape(program: Program) -> dict[str, str]:

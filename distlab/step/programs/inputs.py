@@ -95,6 +95,20 @@ class ProgramInputs:
             kept += self._pulled(self._remote)
         return kept, [array for array, given in arrays if given]
 
+    def names(self) -> list[str] | None:
+        """Returns the names of the program's arrays; None with variables of other processes."""
+        if self._remote is not None:
+            return None
+        stored = [(storage.name, given) for storage, given in self._local]
+        leaves = [(leaf.label, leaf.donated) for leaf in self._dynamic]
+        return [
+            name
+            for group in (stored, leaves)
+            for second in (False, True)
+            for name, chosen in group
+            if chosen == second
+        ]
+
     def in_order(self, kept: list[Any], given: list[Any]) -> list[Any]:
         """Returns the values of the variables, in the order of `SpmdFunction.read`."""
         if self._remote is None:

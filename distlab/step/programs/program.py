@@ -18,6 +18,7 @@ from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.events import numbering
+from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.functions.state import captured_state
@@ -170,6 +171,17 @@ class Program:
         """The `jax.stages.Compiled`, or a list of them for a ragged step; None before the first."""
         compiled = self.compiled
         return compiled.programs if isinstance(compiled, RaggedPrograms) else compiled
+
+    @property
+    def notes(self) -> ProgramNotes:
+        """Names of the executable's arrays, as far as it is one."""
+        names = self.inputs.names()
+        if self.spmd.ragged or self.spmd.parted or names is None:
+            return NO_NOTES
+        written = [""] * self.spmd.computed + [variable.name for variable in self.spmd.written]
+        outputs = [written[n] if n < len(written) else "" for n in self._order]
+        outputs += [""] * bool(self._marks)
+        return ProgramNotes([Argument(name) for name in names], outputs)
 
     def _compile(self, arrays: list[Any]) -> None:
         inputs = self.inputs
