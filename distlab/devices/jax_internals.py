@@ -43,6 +43,12 @@ Computation: Any = getattr(_pxla, "MeshComputation", None)
 _OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
 """Prefixes of settings that other threads choose for themselves, or must not have."""
 
+_Setting: Any = _jaxlib.config.Config
+_LOCAL: Final = (
+    *(_core.trace_state, _core.trace_state_strong_ref, _core.axis_env_state),
+    *(one for one in vars(_config).values() if isinstance(one, _Setting)),
+)
+
 _taking_apart: Final = threading.RLock()
 
 
@@ -146,13 +152,11 @@ class _Keeping:
     def __init__(self, compiled: Any, position: int) -> None:
         self._call = compiled._executable.call
         counts = [len(jax.tree.leaves(argument)) for argument in compiled.args_info[0]]
-        self._end = sum(counts) - sum(counts[:position])  # counted from the last array
-        self._count = counts[position]
+        self._end, self._count = sum(counts[position:]), counts[position]  # from the last array
 
     def call(self, *arrays: Any) -> Any:
         """Runs the program; JAX passes its constants before the arguments."""
-        first = len(arrays) - self._end
-        last = first + self._count
+        last = (first := len(arrays) - self._end) + self._count
         return self._call(*arrays[:first], *map(with_copies, arrays[first:last]), *arrays[last:])
 
 
@@ -189,6 +193,16 @@ def copied_context() -> Callable[..., Any]:
             return context.run(function, *args)
 
     return run
+
+
+def local_state() -> list[Any]:
+    """Returns this thread's settings of JAX, and its trace."""
+    return [state.get_local() for state in _LOCAL]
+
+
+def restore(local: list[Any]) -> None:
+    """Gives this thread the settings and the trace that it had: all or none, as C does it."""
+    list(map(_Setting.set_local, _LOCAL, local))
 
 
 def current_trace() -> object:

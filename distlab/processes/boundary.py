@@ -1,13 +1,14 @@
-"""The boundary of verbs that call JAX: its errors leave with their cause, its caches whole."""
+"""The boundary of verbs that call JAX: errors leave it with their cause, and JAX as it was."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
+from distlab.devices import jax_internals
 from distlab.processes import failures
 from distlab.text.shown import shown_text
 
@@ -20,24 +21,29 @@ def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        before = jax_internals.local_state()
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            settle(error)
+            settle(error, before)
             raise
 
     return call
 
 
-def settle(error: BaseException) -> None:
+def settle(error: BaseException, before: list[Any] | None = None) -> None:
     """Raises the lost worker, or the interrupt, of which JAX made another error.
 
-    An interrupt while JAX (before 0.11.2) fills a cache leaves an entry unfinished, at which the
-    next call raises RecursionError, and another thread never returns: so caches are emptied.
+    An interrupt while JAX enters or leaves a block of its settings or of a trace leaves them set:
+    so those of before are restored. While JAX (before 0.11.2) fills a cache, it leaves an entry
+    unfinished, at which the next call raises RecursionError, and another thread never returns: so
+    caches are emptied.
     """
     interrupt = _interrupt_in(error)
     unfinished = isinstance(error, RecursionError) and "Recursively calling <" in str(error)
     if interrupt is not None or unfinished or isinstance(error, KeyboardInterrupt):
+        if before is not None:
+            jax_internals.restore(before)
         jax.clear_caches()
     if interrupt is not None:
         raise interrupt from None

@@ -90,6 +90,7 @@ def run(
             in_use.wake()
 
 
+@boundary.verb
 def _run_merging(host: CollectiveHost, merging: MergingCollectives, call: Call) -> Any:
     """Runs as part of the `merge_call` that is being traced."""
     args, kwargs = local_part((call.args, call.kwargs))
@@ -97,6 +98,7 @@ def _run_merging(host: CollectiveHost, merging: MergingCollectives, call: Call) 
         return merging.merged(undeclared(call.fn(*args, **kwargs)))
 
 
+@boundary.verb
 def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) -> Any:
     """Runs as ordinary Python, once for each replica."""
     checked_call("run", call.fn, call.args, call.kwargs)
@@ -146,6 +148,7 @@ def _run_compiled(host: CollectiveHost, place: Place, call: Call, called: int) -
     return result
 
 
+@boundary.verb
 def _program(host: CollectiveHost, programs: FunctionPrograms, call: Call) -> tuple[Call, Program]:
     """Returns the program for arguments that were not seen before, or need another look."""
     checked_call("run", call.fn, call.args, call.kwargs)

@@ -15,6 +15,7 @@ from distlab.devices import in_flight
 from distlab.devices.combining import all_rows
 from distlab.devices.pieces import moved
 from distlab.errors import ValueShapeError
+from distlab.processes.boundary import verb
 from distlab.text.shown import shown
 from distlab.values.checks import require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
@@ -122,6 +123,7 @@ def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) ->
     return (array / variable.strategy.num_replicas_in_sync).astype(variable.dtype)
 
 
+@verb
 def aggregated_copies(variable: StoredVariable) -> jax.Array:
     """Returns the copies of an ON_READ variable as one value, on the first local device."""
     if variable.aggregation is VariableAggregation.NONE:

@@ -476,6 +476,7 @@ for _class in (Variable, VariableCopy):
     jax_internals.register_array_like(_class, _class.__jax_array__)
 
 
+@verb
 def _made(cls: type[Variable], **kwargs: Any) -> Any:
     """Makes a variable, without the creators that are in scope."""
 

@@ -26,6 +26,8 @@ from tests.integrations.clusters import start_and_stop
 from tests.integrations.dask import disturbed
 from tests.integrations.orbax import killed
 from tests.recording import processes, samples
+from tests.soak.interrupts import interrupts
+from tests.soak.lost_workers import lost_workers
 from tests.soak.memory import memory, resident
 from tests.soak.stopped_tasks import stopped_server, stopped_worker
 
@@ -209,6 +211,8 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=30, metavar="N")
     parser.add_argument("--moments", type=int, default=50, metavar="N")
     parser.add_argument("--stopped", type=int, default=3, metavar="N")
+    parser.add_argument("--lost", type=int, default=100, metavar="N")
+    parser.add_argument("--interrupts", type=int, default=1_000, metavar="N")
     parser.add_argument("--logged", type=int, default=200_000, metavar="N")
     parser.add_argument("--strategies", type=int, default=200, metavar="N")
     parser.add_argument("--pages", type=int, default=50, metavar="N")
@@ -223,6 +227,8 @@ def main() -> int:
             *clusters(args.clusters),
             *moments(args.moments),
             *stopped(folder, args.stopped),
+            *lost_workers(folder, args.lost),
+            *interrupts(args.interrupts),
             *memory(args.logged, args.strategies, args.pages),
         ]
     for line in wrong:

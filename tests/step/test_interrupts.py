@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax.numpy as jnp
 import pytest
 
+import distlab as dl
+from distlab.devices import jax_internals
 from tests.devices.programs import finish
 
 PROGRAM = """
@@ -179,6 +184,27 @@ else:
 
 def test_a_cache_left_unfinished_elsewhere_is_emptied() -> None:
     assert finish(AT_CACHE + UNFINISHED, "-W", "error") == (0, "")
+
+
+def test_an_interrupt_in_a_block_of_jax_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    internals: Any = jax_internals
+    block = internals._core.SetCurrentTraceContextManager
+    enter = block.__enter__
+
+    def interrupted(self: Any) -> None:
+        enter(self)
+        raise KeyboardInterrupt  # so that the block is never left
+
+    def step() -> Any:
+        return dl.get_replica_context().all_reduce("SUM", jnp.ones(3))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(block, "__enter__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            strategy.run(step)
+    assert not jax_internals.being_transformed()
+    assert strategy.run(step).values[1].tolist() == [2.0] * 3
 
 
 HANDLER = """

@@ -19,6 +19,7 @@ from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.events import numbering
 from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
+from distlab.processes.boundary import verb
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.functions.state import captured_state
@@ -183,6 +184,7 @@ class Program:
         outputs += [""] * bool(self._marks)
         return ProgramNotes([Argument(name) for name in names], outputs)
 
+    @verb
     def _compile(self, arrays: list[Any]) -> None:
         inputs = self.inputs
 
