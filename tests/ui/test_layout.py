@@ -63,4 +63,4 @@ def test_legends_lie_above_curves_and_titles_below_headings(
     rows = page.data("devices", "devices")
     assert [scale["image"][0][0], scale["image"][0][-1]] == [0, 1]
     assert scale["y"][0] < min(rows["y"])
-    assert rows["text"] == [f"{100 * share:.0f} %" for share in rows["mean"]]
+    assert rows["text"] == [f"in flight {100 * share:.0f} %" for share in rows["mean"]]
