@@ -56,8 +56,8 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]], *, trains: bool) 
     numbered = doubt.because == "the replica's number"
     own = "number" if numbered else doubt.because
     why = (
-        f"in {function} each replica assigns what follows from its own {own}"
-        f"{at(doubt.source)}, without an all-reduce between"
+        f"{function} updates them with what each replica computes from its own {own} "
+        f"only{at(doubt.source)}"
         if doubt.because
         else f"in {function}, which runs eagerly, each replica assigns a value of its own"
         f"{at(doubt.source)}"

@@ -1,8 +1,8 @@
-"""Recording that costs too much itself, or lost events.
+"""Calls of `log` that cost too much, or lost events.
 
-The recorder measures the time of its callers, also in each call of `log`, and of its threads. A
-twentieth of the callers' time is too much, and so is a fifth of a core in the background. Profiles
-don't count: they are bounded in the long run, and no program makes them cheaper by what it logs.
+Each call of `log` is timed, so its share of the loop's time is known, and a twentieth is too much.
+What the recorder takes besides is an estimate from some of its calls, which a busy machine makes
+three times as large: it is shown, and no advice.
 
 The time is that of the loop: what passes before the first step and with compiling would hide the
 cost of a short run.
@@ -20,11 +20,8 @@ from distlab.folds.arrays import Flags
 
 CAUSE: Final = "recording_cost"
 
-_CALLERS: Final = 0.05
-_THREADS: Final = 0.2
+_LOGS: Final = 0.05
 _LEAST_SECONDS: Final = 1.0
-_LEAST_EVENTS: Final = 50.0
-"""Events a second; with fewer, the measured cost is that of a machine busy with other work."""
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
@@ -33,40 +30,21 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     inside = _in_loop(columns)
     seconds = float((costs["time_ns"] - costs["start_ns"])[inside].sum()) / 1e9
 
-    def total(*names: str) -> float:
-        return float(sum(costs[name][inside].sum() for name in names))
-
-    def share(*names: str) -> float:
-        return total(*names) / 1e9 / seconds
-
     found = []
-    if seconds >= _LEAST_SECONDS:
-        events = total("events") / seconds
-        logs, callers = share("log_ns"), share("emit_ns", "log_ns")
-        threads = share("writer_ns", "watcher_ns")
-        many = events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS)
-        in_log = ", most of it in calls of log," if 2 * logs >= callers else ""
-        if many or logs >= _CALLERS:
-            found.append(
-                new_advice(
-                    CAUSE,
-                    "recorder",
-                    f"Recording takes {percent_text(callers)} of the loop's time{in_log} and "
-                    f"{percent_text(threads)} of another core without its profiles, for "
-                    f"{events:,.0f} events a second.",
-                    "Log less often or fewer numbers, do more in one step (several steps in a "
-                    "scan), or set DISTLAB_RECORD=off.",
-                    evidence={
-                        "callers_share": callers,
-                        "log_share": logs,
-                        "threads_share": threads,
-                        "events_per_s": events,
-                    },
-                    page="overview",
-                    source=line_of_most(costs["log_source"], costs["log_ns"]) if in_log else "",
-                    share=callers,
-                )
+    share = float(costs["log_ns"][inside].sum()) / 1e9 / max(seconds, _LEAST_SECONDS)
+    if share >= _LOGS:
+        found.append(
+            new_advice(
+                CAUSE,
+                "recorder",
+                f"Calls of log take {percent_text(share)} of the loop's time.",
+                "Log less often or fewer numbers, or take several steps in a scan.",
+                evidence={"log_share": share},
+                page="overview",
+                source=line_of_most(costs["log_source"], costs["log_ns"]),
+                share=share,
             )
+        )
     if columns["lost"]:
         found.append(
             new_advice(

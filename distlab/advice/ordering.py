@@ -14,16 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._columns import batches_by_dataset
 from distlab.advice._texts import new_advice, percent_text
-from distlab.events import Advice, Collective
+from distlab.events import Advice, Collective, Sharding
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Ints
 
 CAUSE: Final = "sorted_examples"
 
 _FEWEST_BATCHES: Final = 8
-_MOST_BATCHES: Final = 500
 _FEWEST_EXAMPLES: Final = 4
 _SORTED: Final = 0.9
 _MIXED: Final = 0.75
@@ -35,19 +32,18 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds datasets that are sorted, in columns of `folds.Evidence`."""
     if not columns["labels"]:
         return []
-    trained = _rows_that_train(columns)
+    training = _programs_that_train(columns)
     found = []
-    for name, rows in batches_by_dataset(columns):
-        if np.isin(rows, trained).mean() > 0.5:
-            batches = _labels_of_batches(columns, rows)
-            advice = _sorted(columns, name, rows, batches) if batches else None
+    for first in columns["first_batches"].values():
+        if first and np.mean([one.program in training for one in first]) > 0.5:
+            batches = _labels_of_batches(columns, [one.batch for one in first])
+            advice = _sorted(first[0].batch, batches) if batches else None
             found += [] if advice is None else [advice]
     return found
 
 
-def _sorted(
-    columns: EvidenceColumns, name: str, rows: Ints, batches: list[list[str]]
-) -> Advice | None:
+def _sorted(first: Sharding, batches: list[list[str]]) -> Advice | None:
+    name = f"dataset at {first.source}" if first.source else f"dataset {first.dataset}"
     every = [label for batch in batches for label in batch]
     labels = Counter(every)
     if len(batches) < _FEWEST_BATCHES or not 2 <= len(labels) <= len(every) / _FEWEST_EXAMPLES:
@@ -60,7 +56,6 @@ def _sorted(
     changes = sum(one != following for one, following in pairwise(main))
     if share < _SORTED or shuffled > _MIXED or changes > _CHANGES_OF_A_LABEL * len(labels):
         return None
-    source = columns["batches"]["source"][rows[0]]
     return new_advice(
         CAUSE,
         name,
@@ -76,7 +71,7 @@ def _sorted(
         },
         page="batches",
         share=1.0,
-        source=source,
+        source=first.source,
     )
 
 
@@ -86,47 +81,34 @@ def _one_label(batches: list[list[str]]) -> float:
     return float(np.mean(shares))
 
 
-def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
-    """Returns the known labels of batches until an epoch ends or its examples come again."""
-    batches = columns["batches"]
+def _labels_of_batches(columns: EvidenceColumns, batches: list[Sharding]) -> list[list[str]]:
+    """Returns the known labels of batches until their examples come again."""
     found: list[list[str]] = []
     seen: set[int] = set()
-    for row in rows.tolist():
-        dataset, epoch = int(batches["dataset"][row]), int(batches["epoch"][row])
-        if (dataset, epoch) != (batches["dataset"][rows[0]], batches["epoch"][rows[0]]):
-            break
-        indices = batches["indices"][row]
-        known = columns["labels"].get(dataset)
+    for batch in batches:
+        known = columns["labels"].get(batch.dataset)
         if known is None:
-            continue
-        if indices is None:
-            labels = known.of_batches.get((epoch, int(batches["batch"][row])), [])
+            break
+        if batch.indices is None:
+            labels = known.of_batches.get((batch.epoch, batch.batch), [])
         else:
-            positions = np.frombuffer(indices, "<i8").tolist()
+            positions = np.frombuffer(batch.indices, "<i8").tolist()
             if 2 * len(seen.intersection(positions)) > len(positions):
                 break
             seen.update(positions)
             labels = [known.of_examples.get(position, "") for position in positions]
         if len(labels) >= _FEWEST_EXAMPLES and all(labels):
             found.append(labels)
-        if len(found) == _MOST_BATCHES:
-            break
     return found
 
 
-def _rows_that_train(columns: EvidenceColumns) -> Ints:
-    """Returns the rows of the batches that a program followed that trains, as far as it shows."""
-    training = {
+def _programs_that_train(columns: EvidenceColumns) -> set[int]:
+    """Returns the programs that train, as far as they show it."""
+    return {
         program.program
         for program in columns["compiles"]
         if program.trains and (program.assigned or any(map(_may_be_gradients, program.collectives)))
     }
-    steps, times = columns["steps"], columns["batches"]["time_ns"]
-    if not len(steps["time_ns"]):
-        return np.zeros(0, int)
-    following = np.searchsorted(steps["time_ns"], times)
-    following = np.minimum(following, len(steps["time_ns"]) - 1)
-    return np.flatnonzero(np.isin(steps["program"][following], list(training)))
 
 
 def _may_be_gradients(one: Collective) -> bool:

@@ -60,7 +60,7 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
     share = float(np.delete(spent, longest).sum() / np.delete(periods, longest).sum())
     if share < _SHARE or float(np.delete(spent, longest).mean()) < _LEAST_NS:
         return None
-    whole_share = float(spent.sum() / periods.sum())
+    whole_share = min(float(spent.sum() / periods.sum()), 1.0)
     begin = int(batches["time_ns"][rows[same[0] - 1]])
     rate = float(batches["bytes"][rows].mean()) / max(float(waited.mean()), 1.0)
     stage = _COPYING if rate >= _COPYING_BYTES_A_NS else _SOURCE

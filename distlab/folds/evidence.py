@@ -50,6 +50,8 @@ _MOST_NUMBERS: Final = 640_000
 _MOST_PAUSES: Final = 1_000
 _MOST_NAMES: Final = 1_000
 _MOST_LABELS: Final = 50_000
+_MOST_FIRST: Final = 500
+_MOST_FIRST_BYTES: Final = 4 << 20
 
 _MOST: Final[dict[type[Event], int]] = {
     **dict.fromkeys((Step, StepReady, Sharding, Reduction, Copy, RecorderCost), _MOST_EVENTS),
@@ -84,6 +86,13 @@ class Labels(NamedTuple):
     of_batches: dict[tuple[int, int], list[str]]  # By epoch and batch, without positions
 
 
+class FirstBatch(NamedTuple):
+    """One of a dataset's first batches."""
+
+    batch: Sharding
+    program: int  # Of the step that followed
+
+
 class EvidenceColumns(TypedDict):
     """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first."""
 
@@ -107,6 +116,7 @@ class EvidenceColumns(TypedDict):
     not_finite: dict[str, NotFiniteMetric]  #: Metrics whose last value is not finite
     not_finite_results: list[NotFinite]  #: Functions whose last results are not
     labels: dict[int, Labels]  #: Of each dataset's first examples
+    first_batches: dict[int, list[FirstBatch]]  #: Of each dataset's first epoch, at most 500
     copies_compared: dict[tuple[int, str], Compared]  #: By program and subject
     own_python: dict[str, int]  #: Stacks to nanoseconds
     run_calls: list[str]  #: The stacks at which `run` was called, some of them
@@ -141,6 +151,9 @@ class Evidence(Fold[EvidenceColumns]):
         self._compared: dict[tuple[int, str], Compared] = {}
         self._labels: dict[int, Labels] = {}
         self._labelled = 0
+        self._first_batches: dict[int, list[FirstBatch]] = {}
+        self._first_bytes = 0
+        self._divided: Sharding | None = None
         self._own_python: Counter[str] = Counter()
         self._run_calls: set[str] = set()
         self._lost = 0
@@ -154,6 +167,7 @@ class Evidence(Fold[EvidenceColumns]):
             event = msgspec.structs.replace(event, sizes=event.parts)
         if kept is not None:
             kept.append(event)
+            self._note_first(event)
         elif isinstance(event, OwnPython):
             self._add_own_python(event)
         else:
@@ -243,6 +257,18 @@ class Evidence(Fold[EvidenceColumns]):
         positions = np.frombuffer(event.indices, "<i8").tolist()
         known.of_examples.update(zip(positions, event.labels, strict=False))
 
+    def _note_first(self, event: Event) -> None:
+        """Keeps a dataset's first batches: in a long run those left in memory have no labels."""
+        if isinstance(event, Sharding):
+            self._divided = event
+        elif isinstance(event, Step) and (batch := self._divided) is not None:
+            self._divided = None
+            first = self._first_batches.setdefault(batch.dataset, [])
+            self._first_bytes += len(batch.indices or b"")
+            whole = first and batch.epoch != first[0].batch.epoch
+            if not whole and len(first) < _MOST_FIRST and self._first_bytes <= _MOST_FIRST_BYTES:
+                first.append(FirstBatch(batch, event.program))
+
     def _compare(self, event: CopiesCompared) -> None:
         key = event.program, event.subject
         known = self._compared.get(key)
@@ -311,6 +337,7 @@ class Evidence(Fold[EvidenceColumns]):
             "not_finite": dict(self._not_finite),
             "not_finite_results": list(self._not_finite_results.values()),
             "labels": dict(self._labels),
+            "first_batches": {name: list(first) for name, first in self._first_batches.items()},
             "copies_compared": dict(self._compared),
             "own_python": dict(self._own_python),
             "run_calls": sorted(self._run_calls),
