@@ -24,8 +24,8 @@ _TWICE: Final = 2.0
 _LEAST_BYTES: Final = 16 << 20
 
 _REMEDY: Final = (
-    "Divide its variables over the devices, or mirror fewer: it is the first device to run out of "
-    "memory."
+    "Divide the variables that it has alone over the devices, or keep them as NumPy arrays on the "
+    "host: it is the first device to run out of memory."
 )
 _SERVERS_REMEDY: Final = (
     "Divide its large variables over the parameter servers: "
@@ -69,15 +69,15 @@ def _placed(columns: EvidenceColumns, devices: list[str]) -> list[int]:
     return [held[device] for device in devices]
 
 
-def _made_largest(columns: EvidenceColumns, device: str) -> str:
-    """Returns the line whose variables hold the most on a device."""
-    held = [
-        (placement.source, float(size))
-        for placement in columns["placements"]
-        for name, size in zip(placement.devices, placement.bytes_per_device, strict=False)
-        if name == device
-    ]
-    return line_of_most([line for line, _ in held], [size for _, size in held])
+def _made_more(columns: EvidenceColumns, device: str, devices: list[str]) -> str:
+    """Returns the line whose variables hold most of what a device has more than the others."""
+    lines, sizes = [], []
+    for placement in columns["placements"]:
+        held = dict(zip(placement.devices, placement.bytes_per_device, strict=False))
+        others = [held.get(other, 0) for other in devices if other != device]
+        lines.append(placement.source)
+        sizes.append(float(held.get(device, 0) - np.median(others)))
+    return line_of_most(lines, sizes)
 
 
 def _imbalance(
@@ -99,6 +99,6 @@ def _imbalance(
         remedy,
         evidence={"bytes": most, "others_bytes": others},
         page="placement",
-        source=_made_largest(columns, device),
+        source=_made_more(columns, device, devices),
         share=(most - others) / most,
     )

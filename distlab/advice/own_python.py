@@ -80,7 +80,8 @@ def find(columns: EvidenceColumns, workers: WorkerColumns | None = None) -> list
     if usual < _SHARE * (length - longest - _placing(columns)) or usual < _LEAST_NS * len(called):
         return []
     seen = sum(columns["own_python"].values())
-    if length < _LONG_NS and seen < _HALF * own:
+    # Without a sample in the program's lines the loop is that of a library, such as Keras's fit.
+    if not seen or (length < _LONG_NS and seen < _HALF * own):
         return []
     share, each = own / length, own / len(called)
     line = _busiest_line(columns)

@@ -135,11 +135,16 @@ def test_gpus_that_are_last_in_turns_or_by_little_are_not() -> None:
     assert causes(stepped(by_little, every_ms=20)) == []
 
 
+SEEN = OwnPython(time_ns=SECOND, start_ns=0, stacks={"a.py:9 > a.py:5": SECOND}, calls=[])
+
+
 def test_a_loop_with_idle_devices_is_named_with_its_own_time() -> None:
-    (one,) = advise(stepped([[5.0, 5.0]] * 30))
+    assert advise(stepped([[5.0, 5.0]] * 30)) == []  # a library's loop: no line is the program's
+    (one,) = advise([*stepped([[5.0, 5.0]] * 30), SEEN])
     assert (one.cause, one.subject) == ("host_bound", "loop")
     assert one.evidence == pytest.approx(
-        {"share": 1 - 0.1 / 50, "step_ms": 49.9, "in_flight_share": 5 / 50}, abs=0.01
+        {"share": 1 - 0.1 / 50, "step_ms": 49.9, "in_flight_share": 5 / 50, "line_share": 1},
+        abs=0.01,
     )
 
 
@@ -180,7 +185,7 @@ def test_one_long_pause_of_a_loop_is_no_rule() -> None:
 
 def test_savings_in_each_step_order_the_advice() -> None:
     """Steps of 50 ms: the loop's own Python takes all but 0.1 ms, three reductions 9 ms."""
-    events = stepped([[5.0, 5.0]] * 30)
+    events = [*stepped([[5.0, 5.0]] * 30), SEEN]
     for number in range(30):
         begun = number * 50 * MS
         events += [reduction(begun + (1 + 4 * place) * MS, 4 * MS) for place in range(3)]
