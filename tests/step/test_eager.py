@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -261,8 +260,10 @@ def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: floa
 
 def test_a_class_made_for_each_replica_is_named(eagerly: None) -> None:
     def step() -> Any:
-        made: Any = collections.namedtuple("Out", "loss")  # noqa: PYI024 - the fault
-        return made(1.0)
+        class Out(NamedTuple):
+            loss: float
+
+        return Out(1.0)
 
     with pytest.raises(StructureError, match=r"another class.*defined outside of the function"):
         _strategy().run(step)
