@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab.devices import selection
@@ -56,7 +57,8 @@ def leaf_of(leaf: Any) -> Leaf:
         weak = " weak" if getattr(leaf.aval, "weak_type", False) else ""
         return Leaf(f"{leaf.dtype}[{shape}]{weak}", _placement(leaf))
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return Leaf(f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]", "NumPy")
+        kind = "NumPy" if isinstance(leaf, np.ndarray | np.generic) else type(leaf).__name__
+        return Leaf(f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]", kind)
     if isinstance(leaf, bool | int | float | complex):
         return Leaf(type(leaf).__name__, "", leaf)
     return Leaf(shown(leaf, 80), "")

@@ -25,8 +25,9 @@ class Program:
     """One compiled program, an element of `Run.programs`.
 
     Attributes:
-      function: The function passed to `run`.
-      cause: Why it was compiled: `"new function"`, `"new shapes"`, `"new structure"`.
+      function: The function passed to `run`, or the observed one.
+      cause: Why it was compiled: `"new function"`, `"new shapes"`, `"new structure"`; of an
+        observed function also `"new sharding"`.
       changed: The argument that changed and how, empty for a new function.
       arguments: The arguments of one replica, as `name: dtype[shape]`.
       devices: Names of the devices that execute it, in replica order.

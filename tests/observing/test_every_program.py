@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from jax.sharding import PartitionSpec as P
 import distlab as dl
 from distlab import events
 from distlab.devices import jax_internals
-from distlab.errors import ArgumentValueError
+from distlab.errors import ArgumentValueError, CaptureError
 from distlab.folds import Folds
 from distlab.page.programs import program_rows
+from distlab.profiling import sampler
 
 
 def step(state: Any, x: jax.Array) -> tuple[Any, jax.Array]:
@@ -138,3 +141,29 @@ def test_the_method_of_jax_is_its_own_after_the_recording() -> None:
 def test_something_else_to_observe_is_refused() -> None:
     with pytest.raises(ArgumentValueError, match='observe is "programs"'):
         dl.record(None, observe="steps")  # type: ignore[arg-type]
+
+
+def test_profiles_are_taken_until_the_recording_ends(
+    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    started: list[tuple[Any, ...]] = []
+
+    def start(*args: Any) -> Future[events.Capture]:
+        started.append(args)
+        asked.set()
+        raise CaptureError("another profile is being taken")
+
+    monkeypatch.setattr(recorder.capturer, "start", start)
+    monkeypatch.setattr(sampler, "_FIRST_SECONDS", 0.01)
+    with dl.record(tmp_path / "run", observe="programs"):
+        assert asked.wait(60)
+    assert started[0][2] == "recorder"
+    assert recorder.capturer.whatever_runs is None
+
+
+def test_the_methods_of_jax_that_are_asked_are_there() -> None:
+    size = jax_internals.cache_size(jax.jit(step))
+    assert size is not None
+    assert jax_internals.cache_size(jax.pmap(step)) is None
+    assert callable(jax_internals.Computation.compile)
