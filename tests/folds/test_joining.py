@@ -25,9 +25,11 @@ from distlab.events import (
     Sharding,
     Step,
     StepReady,
+    Strategy,
 )
 from distlab.folds import FoldName, Folds, Join
 from tests.folds.test_chunking import same
+from tests.recording import samples
 from tests.recording.samples import made
 from tests.several_workers import divided, in_order, renamed, several
 from tests.synthetic import START_NS, STEP_NS, there, whole_run
@@ -277,3 +279,26 @@ def test_a_process_that_recorded_nothing_is_listed() -> None:
     assert folded([Envelope(0, e) for e in first]).columns("steps")["steps"] == 5
     a_ready: Any = next(e for e in first if isinstance(e, StepReady))
     assert len(a_ready.ready_ns) == 4
+
+
+def test_a_batch_on_a_mesh_of_two_processes_is_one_batch() -> None:
+    envelopes = []
+    for process in range(2):
+        run = msgspec.structs.replace(samples.run(), process_index=process, processes=2)
+        mesh = made(
+            Strategy,
+            strategy=0,
+            name="Mesh(data=4)",
+            devices=[f"worker {n // 2} CPU:{n % 2}" for n in range(4)],
+            processes=[0, 0, 1, 1],
+            form="mesh",
+            axes={"data": 4},
+        )
+        batch = made(
+            Sharding, strategy=0, batch=0, epoch=0, sizes=[], nominal=2, indices=None,
+            mesh={"data": 4}, spec=[["data"]], shape=[8],
+        )  # fmt: skip
+        envelopes += [Envelope(process, event) for event in (run, mesh, batch)]
+    folds = folded(envelopes)
+    assert folds.columns("batches")["examples"].tolist() == [8]
+    assert there(folds.batch())["replica"] == ["data 0", "data 1", "data 2", "data 3"]

@@ -95,6 +95,7 @@ def reduction_facts(reductions: ReductionColumns) -> Facts:
         if left_out
         else "",
         "has_axes": any(reductions["along"]),
+        "of_replicas": not any(reductions["along"]),
     }
 
 
