@@ -154,6 +154,7 @@ class AxisBars:
         plot.xaxis.formatter = fig.bytes_formatter()
         plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
         fig.add_hover(plot, bars, ("along", "@name"), ("sent", "@text"), ("by", "@kinds"))
+        self._empty = fig.add_empty_text(plot, "Nothing was sent along an axis of a mesh yet.")
         self.root = plot
 
     def update(self, columns: ReductionColumns) -> None:
@@ -177,6 +178,7 @@ class AxisBars:
             "kinds": [", ".join(kinds[axes]) for axes, _ in rows],
             "color": [colour(0)] * len(rows),
         }
+        fig.set_empty(self._empty, not rows)
 
 
 def _what(what: str, largest: str) -> str:
