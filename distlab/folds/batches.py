@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypedDict, cast
 import numpy as np
 import numpy.typing as npt
 
-from distlab.events import Compile, Event, Preview, Sharding, Step, Strategy
+from distlab.events import Compile, Event, Preview, Run, Sharding, Step, Strategy
 from distlab.folds._fold import Fold, replica_names
 from distlab.folds._previews import Previews
 from distlab.folds.arrays import MOST_ENTRIES, Flags, Floats, Ints, Pixels
@@ -27,12 +27,16 @@ class DatasetNames:
     """
 
     def __init__(self) -> None:
+        self._programs: dict[int, str] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets the datasets of the run before."""
         self.counts: list[int] = []
         self._origins: list[tuple[str, str, int]] = []
         self._functions: list[dict[str, None]] = []
         self._place_of: dict[int, int] = {}
         self._newest: dict[int, tuple[int, bool]] = {}
-        self._programs: dict[int, str] = {}
 
     def add(self, event: Sharding) -> int:
         """Counts a batch; returns the place of its dataset."""
@@ -229,26 +233,31 @@ class _Table:
 
 
 class Batches(Fold[BatchColumns]):
-    """Every batch that was divided, numbered from 0 in the order of arrival.
+    """Every batch that the newest run divided, numbered from 0 in the order of arrival.
 
     Memory is bounded: when batches need more than 32 MB, every second batch of the
     older half is forgotten, uneven ones last.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Strategy, Sharding, Preview, Compile, Step)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Strategy, Sharding, Preview, Compile, Step)
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         """Keeps about `most_bytes` of batches, not counting previews."""
         self._most_bytes = most_bytes
+        self._previews = Previews()
+        self._datasets = DatasetNames()
+        self._devices: dict[int, list[str]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the batches of the run before."""
         self._bytes = 0
         self._count = 0
         self._total_bytes = self._wait_ns = 0
         self._kept: dict[int, _Batch] = {}
         self._table = _Table()
-        self._previews = Previews()
-        self._datasets = DatasetNames()
         self._newest: dict[int, int] = {}
-        self._devices: dict[int, list[str]] = {}
+        self._datasets.begin()
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
@@ -263,6 +272,8 @@ class Batches(Fold[BatchColumns]):
                     continue
                 case Sharding():
                     self._add_batch(event)
+                case Run():
+                    self._begin()
                 case Preview():
                     self._previews.add(event)
                 case Strategy():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import nan
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
-from distlab.events import Collective, Compile, Event, Reduction, Step
+from distlab.events import Collective, Compile, Event, Reduction, Run, Step
 from distlab.folds._fold import Fold, table
 from distlab.text.units import dtype_text
 
@@ -120,7 +120,7 @@ class _Kind(NamedTuple):
 
 
 class Reductions(Fold[ReductionColumns]):
-    """Each kind of reduction, with the number of times it ran.
+    """Each kind of reduction, with the number of times it ran in the newest run.
 
     Reductions inside a program are read from the compiled program, once, and
     multiplied by the steps that ran it: nothing is measured while it runs. A function
@@ -128,10 +128,14 @@ class Reductions(Fold[ReductionColumns]):
     one row.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Compile, Step, Reduction)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step, Reduction)
 
     def __init__(self) -> None:
         self._programs: dict[int, Compile] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the counts of the run before."""
         self._steps: Counter[int] = Counter()
         self._called: Counter[_Kind] = Counter()
         self._spent_ns: Counter[_Kind] = Counter()
@@ -141,6 +145,8 @@ class Reductions(Fold[ReductionColumns]):
         match event:
             case Step():
                 self._steps[event.program] += 1
+            case Run():
+                self._begin()
             case Compile():
                 self._programs[event.program] = event
             case Reduction():

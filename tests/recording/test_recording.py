@@ -355,19 +355,29 @@ with dl.record(sys.argv[1]) as run:
 
 def test_steps_after_a_recording_are_the_process_own(recorder: RingRecorder) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(6).batch(2))
 
-    def seen() -> tuple[str, str, int]:
+    def step(x: jax.Array) -> jax.Array:
+        total: jax.Array = dl.get_replica_context().all_reduce("SUM", x.sum())
+        return total
+
+    def train(batches: int) -> None:
+        for _, batch in zip(range(batches), dataset, strict=False):
+            strategy.run(step, (batch,))
+
+    def seen() -> tuple[str, str, int, int, list[int]]:
         folds = Folds()
         while folds.read(recorder.ring):
             pass
-        header = folds.columns("header")
-        return header["name"], header["status"], folds.columns("steps")["steps"]
+        header, steps = folds.columns("header"), folds.columns("steps")["steps"]
+        batches, reductions = folds.columns("batches"), folds.columns("reductions")
+        return header["name"], header["status"], steps, batches["count"], reductions["count"]
 
-    strategy.run(lambda: jnp.ones(2))
-    own, _, _ = seen()
+    train(2)
+    own, *counts = seen()
+    assert counts == ["", 2, 2, [2]]
     with dl.record(None, name="first"):
-        for _ in range(3):
-            strategy.run(lambda: jnp.ones(2))
-    assert seen() == ("first", "finished", 3)
-    strategy.run(lambda: jnp.ones(2))
-    assert seen() == (own, "", 1)
+        train(3)
+    assert seen() == ("first", "finished", 3, 3, [3])
+    train(1)
+    assert seen() == (own, "", 1, 1, [1])
