@@ -117,7 +117,7 @@ ALSO_USES = {
     "integrations.dask": {"cloudpickle", "dask", "distributed", "ml_dtypes"},
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},
-    "integrations.ipyparallel": {"ipyparallel", "psutil", "IPython"},
+    "integrations.ipyparallel": {"ipyparallel", "psutil", "IPython", "zmq"},
     "integrations.mlflow": {"mlflow"},
     "integrations.orbax": {"flax", "orbax"},
     "integrations.wandb": {"wandb"},

@@ -36,7 +36,7 @@ _EMPTY = "No device was watched yet.\nShares show when some steps were taken."
 
 
 class DeviceShares:
-    """What each device computes: a strip over time, and a bar for the mean.
+    """The computing of each device: a strip over time, and a bar for the mean.
 
     A bar goes on, pale, for the time in which a step is in flight and waits; before the first
     capture the two are not known apart, and all of it is strong. A cell of a strip is the mean over

@@ -26,7 +26,7 @@ class Argument(NamedTuple):
 
 
 class ProgramNotes(NamedTuple):
-    """What a compiled program does not say of itself."""
+    """The facts that a compiled program does not state of itself."""
 
     inputs: Sequence[Argument] = ()  # Of all arrays that it receives, in order
     outputs: Sequence[str] = ()  # Names of all arrays that it returns; "" for none

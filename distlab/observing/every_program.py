@@ -43,7 +43,7 @@ class _Signature(NamedTuple):
 
     @property
     def is_jax_own(self) -> bool:
-        """Whether it is an operation of JAX; the program of a `pmap` counts as the user's."""
+        """True for an operation of JAX; the program of a `pmap` counts as the user's."""
         file = Path(self.file)
         return _JAX in file.parents and file.name != "pmap.py"
 

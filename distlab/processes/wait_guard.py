@@ -1,7 +1,7 @@
 """Finds processes that wait for each other at different lines of their programs.
 
 Each whose threads have all waited for others for some seconds publishes for whom, and the line of
-its program. Those that wait for nobody else than each other will wait for ever, so all raise a
+its program. Those that wait for nobody else than each other will never go on, so all raise a
 `ProgramOrderError`. Whoever computes, reads or is late waits for nobody, and is waited for.
 """
 

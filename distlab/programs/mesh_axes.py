@@ -28,7 +28,7 @@ _ROW: Final = re.compile(r"\{([\d,]+)\}")
 
 
 class Along(NamedTuple):
-    """Where in a mesh a collective runs."""
+    """The part of a mesh in which a collective runs."""
 
     axes: tuple[str, ...] = ()  # Those along which the devices of a group differ
     shift: int | None = None  # Of a permutation along one axis: positions that each value moves on

@@ -233,7 +233,7 @@ def _purpose(one: Collective) -> str:
 def program(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ProgramReport:
     """Compiles a function for arguments and reads its program; nothing runs.
 
-    It tells what each collective moves along which mesh axis, whether the program or XLA asked for
+    It shows what each collective moves along which mesh axis, whether the program or XLA asked for
     it, and for what: gradients of which parameters, the whole of which parameter, activations.
 
     Args:
