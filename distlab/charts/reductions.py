@@ -196,7 +196,8 @@ def _names(columns: ReductionColumns, data: Mapping[str, Sequence[str]]) -> list
         f"{kind} of {plain(what, 40)}" if what else f"{kind}, {plain(where, 30)}"
         for kind, what, where in zip(data["kind"], columns["what"], data["where"], strict=False)
     ]
-    for column in (columns["largest"], data["where"], data["how"], data["each"]):
+    along = [f"along {axes}" for axes in columns["along"]]
+    for column in (along, columns["largest"], data["where"], data["how"], data["each"]):
         details: dict[str, set[str]] = {}
         for name, detail in zip(names, column, strict=False):
             details.setdefault(name, set()).add(detail)

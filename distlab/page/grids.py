@@ -53,7 +53,8 @@ def device_pictures(columns: DeviceColumns) -> list[Picture]:
         f"{plain(name, 24)}, {word} {text}"
         for name, text in zip(columns["device"], texts, strict=True)
     ]
-    facts = f"Mean of the run on {counted(count, 'device')}: {share_text(float(shares.mean()))}"
+    mean = share_text(float(shares.mean()))
+    facts = f"Mean of the run on {counted(count, 'device')}: {word} {mean}"
     title = plain(blocks.axes_text(mesh), 80)
     return [Picture(title, facts, mesh, ramp(shares).tolist(), texts, details)]
 

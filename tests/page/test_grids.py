@@ -95,7 +95,7 @@ def test_arrays_divided_alike_share_a_drawing() -> None:
     assert second.details[2] == "x[16:32, 0:8]"
 
 
-def test_busy_shares_lie_at_their_places_of_the_mesh() -> None:
+def test_shares_lie_at_their_places_of_the_mesh() -> None:
     [picture] = grids.device_pictures(read(run_on(SMALL)).columns("devices"))
     assert picture.texts == ["50 %"] * 7 + ["100 %"]
     [html] = grids.device_rows(read(run_on(SMALL)).columns("devices"))["html"]
