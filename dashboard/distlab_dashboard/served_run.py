@@ -21,8 +21,9 @@ _log: Final = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 0.025
 _ADVICE_SECONDS: Final = 2.0
+_MOST_ADVICE_SECONDS: Final = 4.0
 _ADVICE_SHARE: Final = 0.01
-"""The largest share of the feed's time that advice may take."""
+"""The share of the feed's time that advice takes, more where that were rarer than 4 s."""
 
 
 class CaptureRequests:
@@ -106,7 +107,7 @@ class ServedRun:
         """Does nothing: sessions look at the folds by themselves."""
 
     def tick(self) -> None:
-        """Renews the advice, so rarely that it takes a hundredth of the feed's time."""
+        """Renews the advice, rarely where it takes long, but every 4 s."""
         folds = self.feed.folds
         began = time.monotonic()
         version = folds.version("evidence") + folds.version("workers")
@@ -115,7 +116,8 @@ class ServedRun:
         self._advised_version = version
         self.advice = advise_on(folds.columns("evidence"), folds.columns("workers"))
         spent = time.monotonic() - began
-        self._next_advice = began + max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
+        rest = max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
+        self._next_advice = began + min(rest, _MOST_ADVICE_SECONDS)
 
     def settle(self, folds: Folds) -> None:
         """Does nothing: a page leaves no picture."""

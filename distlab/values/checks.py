@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.text.shown import said_by_jax, shown
+from distlab.user_code import line_text
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.plain_arrays import are_of_devices, unshared
 from distlab.values.reduce_op import ReduceOp
@@ -81,7 +81,7 @@ def code_of(fn: Callable[..., Any]) -> CodeType | None:
 def function_source(fn: Callable[..., Any]) -> str:
     """Returns the file and line of a function's definition; empty when it has none."""
     code = code_of(fn)
-    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+    return "" if code is None else line_text(code.co_filename, code.co_firstlineno)
 
 
 def require_plain(fn: Callable[..., Any], verb: str = "run") -> None:

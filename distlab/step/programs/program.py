@@ -26,7 +26,8 @@ from distlab.step.functions.state import captured_state
 from distlab.step.programs.inputs import ProgramInputs, merged
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.ragged.programs import RaggedPrograms
-from distlab.values.checks import function_name, function_source
+from distlab.user_code import calling_line, is_users
+from distlab.values.checks import code_of, function_name, function_source
 from distlab.variables import server_traffic, storage
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.remote_transfers import RemoteChanges
@@ -48,7 +49,10 @@ class Program:
         started = time.monotonic_ns()
         self.number = next(numbering.programs)
         self.function = function_name(fn)
-        self.source = function_source(fn)
+        code = code_of(fn)
+        # The steps of Keras are distlab's: there the line that calls fit is the user's.
+        users = code is None or is_users(code.co_filename)
+        self.source = function_source(fn) if users else calling_line()
         self.configuration = jax_internals.configuration()
         self.arguments = Arguments(fn, args, kwargs, host.mesh, call.donated)
         self.captured = captured_state(fn)
