@@ -22,6 +22,8 @@ from distlab.text.units import aligned, count_text, flops_text
 
 _MOST_ROWS: Final = 16
 _MOST_NAMES: Final = 3
+_SHORT: Final = 12
+"""Letters of a cell that a notebook does not break."""
 _HEADINGS: Final = ("collective", "times", "operand", "sent", "axes", "asked by", "for", "line")
 
 
@@ -161,7 +163,11 @@ class ProgramReport:
         """Returns the facts and the table of collectives as HTML without scripts."""
         notes = [*self._memory(), *(f"{one.text} {one.remedy}" for one in self.advice())]
         text = "".join(f"<div>{escape(note)}</div>" for note in notes)
-        return card(self.name, self._facts(), _HEADINGS, self._table()[0], picture=text)
+        rows = [
+            [cell.replace(" ", "\u00a0") if len(cell) < _SHORT else cell for cell in row]
+            for row in self._table()[0]
+        ]
+        return card(self.name, self._facts(), _HEADINGS, rows, picture=text)
 
     def _facts(self) -> str:
         facts = [f"{self.devices} device{'s' * (self.devices != 1)}"]
