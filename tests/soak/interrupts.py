@@ -264,8 +264,8 @@ def _interrupted(step: Callable[[int], None], done: int, seconds: float) -> int:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
     try:
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
         while not came:  # Python ignores what is raised in a finaliser
             step(done)
             done += 1
