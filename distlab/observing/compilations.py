@@ -49,14 +49,14 @@ class Heard(threading.local):
     """The compilations of one thread.
 
     Attributes:
-      work: Number of traces and lowerings so far.
+      lowered: Number of lowerings so far.
       last: The last one.
       recent: The last of them, the newest at the end.
       noted: The last one whose program was read.
     """
 
     def __init__(self) -> None:
-        self.work = 0
+        self.lowered = 0
         self.last: Compilation | None = None
         self.noted: Compilation | None = None
         self.recent: deque[Compilation] = deque(maxlen=_RECENT)
@@ -141,10 +141,9 @@ def _hear(event: str, duration_secs: float, **about: Any) -> None:
     """Notes a part of a compilation. What it raised would end the user's compilation."""
     try:
         if event == _TRACED:
-            heard.work += 1
             heard.trace_s = duration_secs  # those of inner functions come first
         elif event == _LOWERED:
-            heard.work += 1
+            heard.lowered += 1
             heard.lower_s = duration_secs
         elif event == _COMPILED:
             _add(str(about.get("fun_name", "")), duration_secs)

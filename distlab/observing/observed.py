@@ -84,9 +84,9 @@ class _Jitted(NamedTuple):
         """Returns the program of a call; compiles nothing, unless `anew`."""
         if isinstance(self.fn, jax.stages.Compiled):
             return _Read(self.fn, None, self.fn.runtime_executable())
-        work = heard.work
+        before = heard.lowered
         lowered = self.fn.lower(*self.args, *args, **self.kwargs, **kwargs)
-        if heard.work != work and not anew:
+        if heard.lowered != before and not anew:
             return _Read()  # of other arguments than the call's, which were changed in place
         compiled = lowered.compile()
         compiled = getattr(compiled, "compiled", compiled)  # Flax and Equinox wrap both

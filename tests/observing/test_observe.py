@@ -112,6 +112,14 @@ def test_programs_compiled_elsewhere_are_told_apart(heard: Listener, mesh: Mesh)
     assert programs(heard) == [0, 1, 0]
 
 
+def test_a_function_jitted_anew_has_its_program(heard: Listener, mesh: Mesh) -> None:
+    """As where a notebook's cell runs again: JAX compiles nothing, and traces once more."""
+    w, x = put(mesh, P(), 8, 8), put(mesh, P("data"), 8, 8)
+    for _ in range(2):
+        dl.observe(jax.jit(add), name="train")(w, x)
+    assert [len(one.collectives) for one in heard.of(events.Compile)] == [1, 1]
+
+
 def test_numbers_that_are_traced_make_one_program(heard: Listener) -> None:
     step = dl.observe(jax.jit(lambda x, rate: x * rate))
     for rate in (0.1, 0.2, 0.3):
