@@ -198,7 +198,7 @@ class Folds:
             return self._batches.detail(number, dataset)
 
     def capture(self, number: int | None = None) -> CaptureColumns:
-        """Returns one capture, see `Captures.columns`; None for the one of most steps.
+        """Returns one capture, see `Captures.columns`; None for the one shown first.
 
         Args:
           number: Its number; one that is not kept stands for None.

@@ -212,7 +212,7 @@ class CaptureColumns(TypedDict):
     numbers: list[int]  #: Numbers of the captures that are kept, oldest first
     starts_s: list[float]  #: When each of these began, in seconds since the run began
     steps_of: list[int]  #: How many steps were dispatched during each
-    number: int | None  #: The one that the rest is about; without a choice that of most steps
+    number: int | None  #: The one that the rest is about; without a choice the first shown
     device: list[str]  #: Names of its devices
     start_s: float
     end_s: float
@@ -228,7 +228,7 @@ class CaptureColumns(TypedDict):
 
 
 class Captures(Fold[CaptureColumns]):
-    """The newest 32 short profiles of the devices, and the one of most steps."""
+    """The newest 32 short profiles of the devices, and the one that is shown first."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture)
 
@@ -244,16 +244,22 @@ class Captures(Fold[CaptureColumns]):
         self._kept[self._count] = event
         self._count += 1
         if len(self._kept) > _MOST_CAPTURES:
-            del self._kept[next(number for number in self._kept if number != self._fullest)]
+            del self._kept[next(number for number in self._kept if number != self._first_shown)]
 
     @property
-    def _fullest(self) -> int | None:
-        """The capture of most steps, the newest of these."""
-        return max(self._kept, key=lambda number: (self._kept[number].steps, number), default=None)
+    def _first_shown(self) -> int | None:
+        """The newest capture that the user asked for, else that of most steps."""
+
+        def rank(number: int) -> tuple[bool, int, int]:
+            one = self._kept[number]
+            asked = one.asked_by == "user"
+            return asked, 0 if asked else one.steps, number
+
+        return max(self._kept, key=rank, default=None)
 
     def columns(self, number: int | None = None) -> CaptureColumns:
-        """Returns a capture by its number, by default the one of most steps."""
-        number = number if number in self._kept else self._fullest
+        """Returns a capture by its number; by default one that was asked for, or of most steps."""
+        number = number if number in self._kept else self._first_shown
         one = _NO_CAPTURE if number is None else self._kept[number]
         length_ns = max(one.time_ns - one.start_ns, 1)
         return {

@@ -45,7 +45,7 @@ def test_the_capture_of_most_steps_is_shown_unless_another_is_chosen() -> None:
     steps = [3, 5, 5, 0, *[1] * 40]
     folds.add(
         [
-            msgspec.structs.replace(capture(), steps=n, start_ns=(10 + k) * MS)
+            msgspec.structs.replace(capture(), steps=n, start_ns=(10 + k) * MS, asked_by="recorder")
             for k, n in enumerate(steps)
         ]
     )
@@ -54,6 +54,8 @@ def test_the_capture_of_most_steps_is_shown_unless_another_is_chosen() -> None:
     assert shown["numbers"][:2] == [2, 13]
     assert folds.capture(20)["steps"] == 1
     assert folds.capture(0)["number"] == 2  # no longer kept
+    folds.add([capture()])
+    assert folds.capture()["asked_by"] == "user"
 
 
 def test_each_span_is_a_bar_in_its_devices_row() -> None:
