@@ -54,6 +54,11 @@ class Reader:
         self._module, self._places = module, places or Places(module)
         self._flow = Flow(module)
         header = module.header
+        self._given = {
+            int(one.operands[0]): sum(sizes_of(one))
+            for one in module.computations.get(module.entry, {}).values()
+            if one.opcode == "parameter"
+        }
         self._devices = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
 
     def collectives(self) -> list[Collective]:
@@ -168,13 +173,8 @@ class Reader:
         """
         origins = [self._flow.origins(Value(computation, name)) for name in one.operands]
         numbers = dict.fromkeys(number for found in origins for number in found)
-        parameters = {
-            int(other.operands[0]): sum(sizes_of(other))
-            for other in self._module.computations[self._module.entry].values()
-            if other.opcode == "parameter"
-        }
-        sent = sum(sizes_of(one))
-        if not all(origins) or (kind in _SUMS and sent <= sum(parameters[n] for n in numbers)):
+        given = sum(self._given[number] for number in numbers)
+        if not all(origins) or (kind in _SUMS and sum(sizes_of(one)) <= given):
             return []
         return [name for n in numbers if (name := self._places.input(n))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -68,7 +69,11 @@ class Places:
         if len(notes.outputs) == len(made):
             self._states = _states_by_name(notes.outputs, made, taken)
         else:
-            self._states = {n: _state(one, taken) for n, one in enumerate(made)}
+            alike: dict[Any, list[_Array]] = defaultdict(list)
+            for one in taken:
+                alike[_kind(one), _keys(one.path)[-1:]].append(one)
+                alike[_kind(one), None].append(one)
+            self._states = {n: _state(one, alike) for n, one in enumerate(made)}
 
     def input(self, number: int) -> str:
         """Returns the short name of a parameter of the program; "" for none of the user's."""
@@ -179,13 +184,15 @@ def _named(arrays: Sequence[_Array], written: Mapping[Path, str]) -> list[_Array
     return found
 
 
-def _state(new: _Array, inputs: Sequence[_Array]) -> _Array | None:
-    """Returns the input of which an output is the new value, as far as shapes and names tell."""
+def _state(new: _Array, inputs: Mapping[Any, list[_Array]]) -> _Array | None:
+    """Returns the input of which an output is the new value, as far as shapes and names tell.
+
+    `inputs` has them by kind and last key, and by kind alone for outputs without keys.
+    """
     if not new.info.shape:
         return None
     key = _keys(new.path)[-1:]
-    alike = [old for old in inputs if _kind(old) == _kind(new)]
-    alike = [old for old in alike if _keys(old.path)[-1:] == key] or ([] if key else alike)
+    alike = inputs.get((_kind(new), key)) or ([] if key else inputs.get((_kind(new), None), []))
     shared = [len(_shared_end(tuple(old.path), tuple(new.path))) for old in alike]
     return alike[shared.index(max(shared))] if alike else None
 

@@ -86,7 +86,7 @@ def test_text_and_notebook_show_the_table() -> None:
     assert "gradients of k, o, q and 1 more" in rows[2]
     html = found._repr_html_()
     assert "<td" in html
-    assert "seq -1" in html
+    assert "seq\u00a0-1" in html
     assert "<script" not in html
 
 
