@@ -385,7 +385,7 @@ def profiler_reserved() -> Iterator[bool]:
         return
     # An interrupt can't leave it locked, as it could between `acquire` and a `try`.
     with state.lock:
-        yield state.profile_session is None
+        yield getattr(state, "profile_session", getattr(state, "session", None)) is None  # 0.12
 
 
 def free_profiler_after_fork() -> None:
