@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import AXIS, ReplicaMesh
@@ -95,8 +95,10 @@ class _OnMesh(Layout):
         self._mesh = mesh
 
     def adopt(self, array: jax.Array) -> jax.Array:
-        """Returns the array itself."""
-        return array
+        """Returns the array itself, over the mesh where JAX, once interrupted, lost that."""
+        if isinstance(array.sharding, NamedSharding):
+            return array
+        return jax.device_put(array, NamedSharding(self._mesh.mesh, self.partition.spec))
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array itself on its own mesh; elsewhere, copies of its first copy."""
