@@ -17,7 +17,6 @@ from distlab.advice import (
     compiling,
     drifting,
     eager_mode,
-    gathered,
     host_transfers,
     memory,
     nearly_empty,
@@ -27,17 +26,16 @@ from distlab.advice import (
     own_python,
     recompiling,
     reducing,
-    repeated_work,
     same_on_all,
     scaling,
     slow_worker,
     sparse,
     stragglers,
-    undivided,
     uneven,
     waiting_input,
 )
 from distlab.advice._texts import evidence_text
+from distlab.advice.meshes import gathered, repeated_work, undivided
 from distlab.errors import ArgumentTypeError
 from distlab.events import Advice, Chunk, Compile, Envelope, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns, Join, WorkerColumns, Workers

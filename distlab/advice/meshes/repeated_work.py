@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._meshes import advice_on, axes_of
 from distlab.advice._texts import percent_text
+from distlab.advice.meshes._programs import advice_on, axes_of
 from distlab.events import Advice, Compile
 
 CAUSE: Final = "repeated_work"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._meshes import advice_on, axes_of, divides_states, kept
+from distlab.advice.meshes._programs import advice_on, axes_of, divides_states, kept
 from distlab.events import Advice, Compile
 from distlab.text.bytes import bytes_text
 

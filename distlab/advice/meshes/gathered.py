@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._meshes import (
+from distlab.advice._texts import at
+from distlab.advice.meshes._programs import (
     advice_on,
     axes_of,
     divides_states,
@@ -18,7 +19,6 @@ from distlab.advice._meshes import (
     kept,
     line_of,
 )
-from distlab.advice._texts import at
 from distlab.events import Advice, Collective, Compile
 from distlab.text.bytes import bytes_text
 

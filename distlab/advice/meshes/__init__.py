@@ -1,0 +1,1 @@
+"""Advice on programs of meshes, from what XLA made of them: one file a cause."""
