@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -220,4 +221,5 @@ def how_text(how: Sequence[str]) -> str:
 
 def _operation_and_line(source: str) -> str:
     operation, between, line = plain(source, 400).rpartition(" at ")
-    return f"{operation.rpartition('/')[2]}{between}{line.rpartition('/')[2]}"
+    inner = re.search(r"([\w.-]+)\)*$", operation.rpartition("/")[2])  # of transpose(jvp(add))
+    return f"{inner[1] if inner else ''}{between}{line.rpartition('/')[2]}"

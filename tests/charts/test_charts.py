@@ -350,6 +350,8 @@ def test_how_texts() -> None:
         (["train.py:31"], "train.py:31"),
         (["jit(f)/psum"], "psum"),
         ([f"jit(f)/psum at {'a' * 60}.py:7"], f"…{'a' * 34}.py:7"),
+        (["jit(f)/transpose(jvp(a/add)) at t.py:1"], "add at t.py:1"),
+        (["jit(f)/transpose(jvp(add)) at t.py:1"], "add at t.py:1"),
         (["a/psum at t.py:1", "b/psum at t.py:1"], "psum at t.py:1"),
         (["psum at t.py:1", "psum at t.py:2", "psum at t.py:3"], "psum at t.py:1 and 2 others"),
     ):
