@@ -111,7 +111,7 @@ def cause_of(now: dict[str, Leaf], before: list[dict[str, Leaf]]) -> tuple[str, 
         return "new structure", _listed(
             {n: (shown(a.value), shown(b.value)) for n, (a, b) in pairs.items()}
         )
-    return "new structure", "JAX's configuration or mesh in force, such as jax.enable_x64"
+    return "new structure", "JAX's configuration, its mesh in force, or cleared caches"
 
 
 def _distance(now: dict[str, Leaf], old: dict[str, Leaf]) -> float:

@@ -86,4 +86,6 @@ def _short(one: Collective) -> str:
 def _long(one: Collective) -> str:
     wire = "" if one.wire_bytes is None else f", each device sends {bytes_text(one.wire_bytes)}"
     values = ", ".join(one.values) or dtype_text(one.dtype)
-    return f"{_short(one)}: {values}{wire} (in groups of {one.group or one.participants})"
+    axes = "+".join(one.axes)
+    among = f"along {axes}" if axes else f"in groups of {one.group or one.participants}"
+    return f"{_short(one)}: {values}{wire} ({among})"

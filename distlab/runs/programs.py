@@ -29,13 +29,15 @@ class Program:
       cause: Why it was compiled: `"new function"`, `"new shapes"`, `"new structure"`; of an
         observed function also `"new sharding"`.
       changed: The argument that changed and how, empty for a new function.
-      arguments: The arguments of one replica, as `name: dtype[shape]`.
+      arguments: The arguments of one replica, as `name: dtype[shape]`; on a mesh whole arrays,
+        with their specs.
       devices: Names of the devices that execute it, in replica order.
+      kind: `"strategy"`; `"mesh"` of plain JAX.
       collectives: Its collectives.
       flops: Floating-point operations of one execution on one device; None, here
         and below, when XLA does not report it.
       peak_bytes: The most memory that one execution holds on one device.
-      steps: Number of steps that executed it.
+      steps: Number of steps that executed it; 0 where steps are not counted.
       compile_seconds: Seconds of tracing and compiling.
       event: The `compile` event.
     """
@@ -45,6 +47,7 @@ class Program:
     changed: str
     arguments: tuple[str, ...]
     devices: tuple[str, ...]
+    kind: str
     collectives: tuple[Collective, ...]
     flops: float | None
     peak_bytes: int | None
@@ -57,10 +60,16 @@ class Program:
         combined = ", ".join(
             f"{one.kind} of {bytes_text(one.operand_bytes)}" for one in self.collectives
         )
+        steps = f"{self.steps:,} steps " if self._counted else ""
         return (
-            f"<Program of {printable(self.function)}: {self.cause}, {self.steps:,} steps on "
+            f"<Program of {printable(self.function)}: {self.cause}, {steps}on "
             f"{len(self.devices)} devices; {combined or 'no collectives'}>"
         )
+
+    @property
+    def _counted(self) -> bool:
+        """Whether 0 steps means none: those of a mesh may not be counted."""
+        return self.steps > 0 or self.kind == "strategy"
 
     def _repr_html_(self) -> str | None:
         """Shows its arguments, collectives, work and memory in notebooks."""
@@ -71,12 +80,13 @@ class Program:
         rows = [
             ["why compiled", f"{texts['why']}, in {self.compile_seconds:.2g} s"],
             ["runs on", ", ".join(self.devices) or "devices that were not recorded"],
-            *_listed("each replica gets", self.arguments),
+            *_listed("arguments" if self.kind == "mesh" else "each replica gets", self.arguments),
             *_listed("devices exchange", [text for text in exchanged if text]),
             ["work on each", texts["work"]],
             ["memory on each", f"{texts['memory']}: {texts['memory_full']}"],
         ]
-        return card(f"Program of {texts['function']}", f"{texts['steps']} steps", (), rows)
+        steps = f"{texts['steps']} steps" if self._counted else ""
+        return card(f"Program of {texts['function']}", steps, (), rows)
 
 
 @final
@@ -103,14 +113,16 @@ def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Program
     for event in events("step"):
         if isinstance(event, Step):
             steps[event.program] += 1
-    devices = {e.strategy: e.devices for e in events("strategy") if isinstance(e, Strategy)}
+    strategies = {e.strategy: e for e in events("strategy") if isinstance(e, Strategy)}
+    unknown = Strategy(time_ns=0, strategy=-1, name="", devices=[])
     return Programs(
         Program(
             function=one.function,
             cause=one.cause,
             changed=one.changed,
             arguments=tuple(one.arguments),
-            devices=tuple(devices.get(one.strategy, ())),
+            devices=tuple(strategies.get(one.strategy, unknown).devices),
+            kind=strategies.get(one.strategy, unknown).form,
             collectives=tuple(one.collectives),
             flops=one.flops,
             peak_bytes=one.peak_bytes,

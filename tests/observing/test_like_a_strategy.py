@@ -146,7 +146,9 @@ def test_a_recording_has_ready_times_samples_and_captures(recorder: Any, tmp_pat
     assert {(one.strategy, len(one.busy_ns)) for one in samples} == {(on.strategy, 8)}
     steps = sum(isinstance(one, events.Step) for one in found)
     assert summary["steps"] == steps == program.steps
-    assert (program.function, program.arguments[0]) == (
+    assert (program.function, program.kind, program.arguments[0]) == (
         "product",
+        "mesh",
         "w: float32[256, 256] P(None, 'model')",
     )
+    assert "each replica gets" not in (program._repr_html_() or "")
