@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from distlab.advice import advise_on
 from distlab.errors import DistlabError, NotARunError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
@@ -20,10 +18,6 @@ from distlab_dashboard.shared_pages import SharedPages
 _log: Final = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 0.025
-_ADVICE_SECONDS: Final = 2.0
-_MOST_ADVICE_SECONDS: Final = 4.0
-_ADVICE_SHARE: Final = 0.01
-"""The share of the feed's time that advice takes, more where that were rarer than 4 s."""
 
 
 class CaptureRequests:
@@ -75,8 +69,6 @@ class ServedRun:
         self.advice: list[Advice] = []
         self.trouble = ""  # why the run can be read no further
         self.damage = ""  # why a part of it can't be shown
-        self._advised_version = -1
-        self._next_advice = 0.0
 
     @property
     def name(self) -> str:
@@ -107,17 +99,8 @@ class ServedRun:
         """Does nothing: sessions look at the folds by themselves."""
 
     def tick(self) -> None:
-        """Renews the advice, rarely where it takes long, but every 4 s."""
-        folds = self.feed.folds
-        began = time.monotonic()
-        version = folds.version("evidence") + folds.version("workers")
-        if version == self._advised_version or began < self._next_advice:
-            return
-        self._advised_version = version
-        self.advice = advise_on(folds.columns("evidence"), folds.columns("workers"))
-        spent = time.monotonic() - began
-        rest = max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
-        self._next_advice = began + min(rest, _MOST_ADVICE_SECONDS)
+        """Renews the advice where it is due."""
+        self.advice = self.feed.advice.renewed()
 
     def settle(self, folds: Folds) -> None:
         """Does nothing: a page leaves no picture."""

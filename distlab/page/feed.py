@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from distlab.events import Source
 from distlab.folds import Folds
+from distlab.page.newest_advice import NewestAdvice
 
 _CHUNK: Final = 5_000
 _IDLE_SECONDS: Final = 1.0
@@ -42,6 +43,7 @@ class Feed:
     def __init__(self, source: Source, period_s: float = 0.25) -> None:
         self.source = source
         self.folds = Folds()
+        self.advice = NewestAdvice(self.folds)
         self.caught_up = False
         self._period_s = period_s
         self._quiet_s = 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
+from distlab.events import Advice
 from distlab.folds import (
     BatchColumns,
     BatchDetail,
@@ -29,6 +30,7 @@ from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain, share_text
 
 _MOST_REDUCTIONS: Final = 4
+_MOST_ADVICE: Final = 2
 _SIMULATED: Final = "Simulated devices: they share the cores of one machine."
 _BUSY: Final = (
     "Busy: share of the watched time in which a step was in flight on the device, waiting for "
@@ -130,6 +132,7 @@ def summarize(
     charts: Sequence[str],
     wanted: int | None = None,
     *,
+    advice: Sequence[Advice] = (),
     live: bool = True,
     now_s: float | None = None,
 ) -> Summary:
@@ -149,7 +152,10 @@ def summarize(
         placement=_placement(folds.columns("placement")),
         captured=_captured(folds.columns("captures")) if "captured" in charts else [],
         rates=rate_texts(steps, live=live, now_s=now_s),
-        notes=_notes(folds, batch if "batches" in charts else None, charts, wanted),
+        notes=[
+            *_advice(advice),
+            *_notes(folds, batch if "batches" in charts else None, charts, wanted),
+        ],
         grids=_grids(folds, batch, charts),
         in_parts=batch is not None and bool(batch["mesh"]),
     )
@@ -224,6 +230,13 @@ def _captured(captures: CaptureColumns) -> Pairs:
         (plain(name, 18), f"{share_text(computing)} · {share_text(waiting)}")
         for name, computing, waiting in rows
     ]
+
+
+def _advice(advice: Sequence[Advice]) -> list[str]:
+    left = len(advice) - _MOST_ADVICE
+    more = [f"And {counted(left, 'more finding')}."] if left > 0 else []
+    shown = [f"Advice: {one.text} {one.remedy}" for one in advice[:_MOST_ADVICE]]
+    return [*shown, *more]
 
 
 def _notes(

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from distlab.errors import ArgumentTypeError, MissingExtraError, RecordError
-from distlab.events import Source, sink
+from distlab.events import Advice, Source, sink
 from distlab.recording import RingRecorder
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
@@ -42,6 +42,8 @@ class View:
     panes: tuple[str, ...] = ()
     has_buttons: ClassVar[bool] = False
     """True if it may pause and stop the `controlled` loops of this process."""
+    has_advice: ClassVar[bool] = False
+    """True if its notes have the newest advice."""
 
     def __init__(self, source: Source | None = None) -> None:
         """Opens the view; the classes in `distlab.widgets` differ by their charts.
@@ -71,6 +73,7 @@ class View:
             )
         self._batch = batch
         self._widget: ViewWidget | None = None
+        self._advice: list[Advice] = []
         self._views = views = find_views()
         self.execution = views.notebook.execution if views else Execution("", "")
         self.feed = views.feed(watched) if views else Feed(watched)
@@ -83,6 +86,7 @@ class View:
         try:
             with as_damage(self.feed.path, "shown", _REMEDY):
                 self.feed.pull()
+                self._renew_advice(at_once=True)
                 self.refresh(self.feed.folds)
                 if views:
                     self.tick()
@@ -114,13 +118,20 @@ class View:
             widget.show(self._summary, folds)
 
     def tick(self) -> None:
-        """Shows which loops can be controlled, and that no step comes; its feed calls it."""
+        """Shows loops to control, that no step comes, and new advice; its feed calls it."""
         widget = self._widget
         if widget is not None:
             widget.show_loops()
+            advised = self._renew_advice()
             summary = self._summarized(self.feed.folds)
-            if summary.status != self._summary.status:
+            if advised or summary.status != self._summary.status:
                 self.refresh(self.feed.folds)
+
+    def _renew_advice(self, *, at_once: bool = False) -> bool:
+        before = self._advice
+        if self.has_advice:
+            self._advice = self.feed.advice.renewed(at_once=at_once)
+        return self._advice is not before
 
     def _summarized(self, folds: Folds) -> Summary:
         from distlab.widgets._summary import summarize
@@ -131,12 +142,15 @@ class View:
             self._shown_batch(folds),
             self.panes,
             self._batch,
+            advice=self._advice,
             live=feed.live,
             now_s=feed.now_s,
         )
 
-    def settle(self, folds: Folds) -> None:  # noqa: ARG002 - `refresh` has shown them
+    def settle(self, folds: Folds) -> None:
         """Updates the picture in the notebook; its feed calls it."""
+        if self._renew_advice(at_once=True):
+            self.refresh(folds)
         if self._stale and self._views:
             self._publish(self._views, update=True)
 

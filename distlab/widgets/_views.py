@@ -15,6 +15,7 @@ class Watch(View):
 
     panes = ("loss", "batches", "devices", "reductions")
     has_buttons = True
+    has_advice = True
 
     def __init__(self, source: Source | None = None, *, batch: int | None = None) -> None:
         self._open(source, batch)
@@ -184,7 +185,8 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
 
     Call it before the training loop, at the beginning of its cell, or when it
     is done. The view is live while cells run, and a picture of its state is
-    saved with the notebook. In a script or a terminal it prints a summary. While
+    saved with the notebook; both have the two most important findings of
+    `distlab.advice`. In a script or a terminal it prints a summary. While
     a loop over `distlab.controlled` runs, it has buttons to pause and stop it.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from distlab.advice._texts import new_advice
 from distlab.events import Event, Placement, RunEnd, Unknown
 from distlab.folds import Folds
 from distlab.widgets import Watch
@@ -43,6 +44,23 @@ def test_lost_events_are_noted() -> None:
     folds.lost = 1_200
     notes = summarize(folds, folds.batch(), Watch.panes).notes
     assert notes[-1] == "1\u202f200 events lost; no number here includes them"
+
+
+def test_two_findings_come_first_and_the_others_are_counted() -> None:
+    found = [
+        new_advice(
+            "host_bound", "loop", f"Text {n}.", "Remedy.", evidence={}, page="steps", share=0.5
+        )
+        for n in range(4)
+    ]
+    folds = Folds()
+    folds.add([*beginning(), *steps(3)])
+    notes = summarize(folds, folds.batch(), Watch.panes, advice=found).notes
+    assert notes[:3] == [
+        "Advice: Text 0. Remedy.",
+        "Advice: Text 1. Remedy.",
+        "And 2 more findings.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from distlab.errors import MissingExtraError, RecordError
-from distlab.events import Chunk, Event, Unknown, sink
+from distlab.events import Chunk, Event, Lost, Unknown, sink
 from distlab.widgets import Watch, watch
 from distlab.widgets._notebook import Execution
 from tests.page.test_feed import threads
-from tests.synthetic import ListSource, beginning, steps, whole_run
+from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
 from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
 
@@ -51,6 +51,18 @@ def test_view_and_picture_follow_the_run(notebook: FakeNotebook) -> None:
     before = notebook.updates
     notebook.after_cells()
     assert notebook.updates == before
+
+
+def test_view_and_picture_have_new_advice(notebook: FakeNotebook) -> None:
+    events: list[Event | Unknown] = [*beginning()]
+    view = opened(ListSource(events))
+    events.extend([*steps(23), Lost(time_ns=START_NS, count=123, reason="disk full")])
+    wait_until(lambda: "23 steps" in str(view))
+    assert notebook.after_cells is not None
+    notebook.after_cells()  # sooner than the next regular renewal
+    assert view._widget is not None
+    assert any("123 events were not recorded." in note for note in view._widget.summary["notes"])
+    assert "Advice: 123 events were not recorded." in notebook.newest()["text/html"]
 
 
 def test_closing_leaves_the_picture_and_nothing_else(notebook: FakeNotebook) -> None:
