@@ -3,7 +3,8 @@
 A learning rate now and then is harmless. Arrays on the host that `run` receives are copied
 to every device in every step; a dataset would divide and place them ahead of time.
 Variables of another strategy also move in every step, by design only with central storage
-and parameter servers.
+and parameter servers. Many small arrays cost as much as a large one: what one line copies in a
+step is judged together.
 
 Devices that copy from one another do so after the call that starts it, which alone is timed; the
 text states that.
@@ -28,7 +29,6 @@ from distlab.advice._shares import loop_begin, loop_steps, saved_at_most, spent_
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Flags, Ints
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
@@ -40,6 +40,7 @@ _LEAST_SHARE: Final = 0.3
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
 _BATCH: Final = "batch "
+_ARGUMENT: Final = "argument "
 _LEAST_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
 _SERVERS: Final = "ParameterServerStrategy"
@@ -62,87 +63,77 @@ _MOVES: Final = {
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds copies in the loop, in columns of `folds.Evidence`."""
+    """Finds copies in the loop, in columns of `folds.Evidence`: one advice a line."""
     copies, steps = columns["copies"], columns["steps"]
     if len(steps["step"]) < _FEWEST:
         return []
-    rows_of: dict[tuple[str, str, int], list[int]] = defaultdict(list)
-    for row, (what, direction) in enumerate(zip(copies["what"], copies["direction"], strict=True)):
-        rows_of[what, direction, int(copies["strategy"][row])].append(row)
     begin = loop_begin(columns)
+    rows_of: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
+    for row, (what, direction) in enumerate(zip(copies["what"], copies["direction"], strict=True)):
+        if begin <= copies["time_ns"][row] and not what.startswith(VALUES):
+            kind = next((word for word in (_BATCH, _ARGUMENT) if what.startswith(word)), "")
+            place = copies["source"][row] or what
+            rows_of[kind, place, direction, int(copies["strategy"][row])].append(row)
     found = []
-    for (what, direction, strategy), rows in rows_of.items():
+    for (kind, _, direction, strategy), rows in rows_of.items():
         name = columns["strategies"].get(strategy, ("", []))[0]
         if direction == "between_devices" and name.startswith(_KEEP_VARIABLES_ELSEWHERE):
             continue
-        if what.startswith(VALUES):
-            continue
-        inside = [row for row in rows if begin <= copies["time_ns"][row]]
         own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
-        if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
+        begun, spent = copies["time_ns"][rows], copies["duration_ns"][rows]
+        times = steps["time_ns"][own]
+        during, at = np.unique(np.searchsorted(times, begun, side="right"), return_inverse=True)
+        if len(during) < max(_FEWEST, _OFTEN * ((times >= begun[0]) & (times <= begun[-1])).sum()):
             continue
-        begun, spent = copies["time_ns"][inside], copies["duration_ns"][inside]
-        waiting = np.maximum(copies["waiting_ns"][inside], 0)
-        copying = spent - waiting
-        foreign = direction == "between_devices" and what.startswith("argument ")
+        waiting = np.maximum(copies["waiting_ns"][rows], 0)
+        copying, sizes = spent - waiting, copies["bytes"][rows]
         share = spent_in(columns, begun + waiting, copying).share
-        typical = float(np.median(copies["bytes"][inside]))
+        typical, waited = (float(np.median(np.bincount(at, one))) for one in (sizes, waiting))
         # A coordinator's functions pass batches of their own datasets on to `run`.
         coordinated = name.startswith(_SERVERS) and direction == "to_devices"
-        batch = what.startswith(_BATCH) or coordinated
-        large = typical >= _LEAST_BYTES and not batch
-        if not large and (share < _LEAST_SHARE or (batch and np.median(spent) < _LEAST_NS)):
+        batch = kind == _BATCH or coordinated
+        large = np.median(sizes[sizes >= sizes.mean()]) >= _LEAST_BYTES and not batch
+        short = np.median(np.bincount(at, spent)) < _LEAST_NS
+        if not large and (share < _LEAST_SHARE or (batch and short)):
             continue
+        foreign = direction == "between_devices" and kind == _ARGUMENT
         remedy = "batch" if batch else "argument" if foreign else direction
-        each, seconds = float(np.mean(copying)), spent_in(columns, begun, spent).seconds
+        each, seconds = copying.sum() / len(during), spent_in(columns, begun, spent).seconds
+        size_of = {copies["what"][row]: int(copies["bytes"][row]) for row in rows}
+        names = sorted(size_of, key=lambda name: (-size_of[name], name))
+        what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        plural = len(names) > 1 or what.startswith("variables ")
         found.append(
             new_advice(
                 CAUSE,
                 what,
-                f"In every step {what} {_are(what)} {_MOVES[direction]}: "
+                f"In every step {what} {'are' if plural else 'is'} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
                 f"{ms_text(each)}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
-                f"{_wait_text(waiting)}",
+                f"{_wait_text(waited)}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
-                    "times": len(inside),
+                    "times": len(during),
                     "copy_ms": each / 1e6,
                     "share": share,
                 }
-                | ({"waiting_ms": _typical_ms(waiting)} if waiting.any() else {}),
+                | ({"waiting_ms": waited / 1e6} if waiting.any() else {})
+                | ({"arrays": len(names)} if len(names) > 1 else {}),
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
-                source=line_of_most([copies["source"][row] for row in inside], spent),
+                source=line_of_most([copies["source"][row] for row in rows], spent),
                 saves_s=saved_at_most(columns, seconds),
             )
         )
     return found
 
 
-def _are(what: str) -> str:
-    return "are" if what.startswith("variables ") else "is"
-
-
-def _typical_ms(nanoseconds: Ints) -> float:
-    return float(np.median(nanoseconds)) / 1e6
-
-
-def _wait_text(waiting: Ints) -> str:
+def _wait_text(nanoseconds: float) -> str:
     """Returns a sentence about the wait for values that devices still compute."""
-    typical = _typical_ms(waiting)
-    if round(typical) == 0:
+    if round(nanoseconds / 1e6) == 0:
         return ""
-    return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
-
-
-def _steps_during(columns: EvidenceColumns, rows: list[int], own: Flags) -> int:
-    """Returns how many of these steps there were from the first copy to the last."""
-    if not rows:
-        return 0
-    times = columns["steps"]["time_ns"][own]
-    first, last = columns["copies"]["time_ns"][[rows[0], rows[-1]]]
-    return int(((times >= first) & (times <= last)).sum())
+    return f" Before that the program waits {ms_text(nanoseconds)} for the devices to compute it."

@@ -43,15 +43,17 @@ def announce(
         )
 
 
-def to_host(value: jax.Array, dtype: Any, *, strategy: int, what: str) -> np.ndarray:
-    """Waits for an array, copies it to the host and emits the copy."""
+def to_host(
+    value: jax.Array, dtype: Any, copy: bool | None, *, strategy: int, what: str
+) -> np.ndarray:
+    """Waits for an array, copies it to the host and emits the copy; `copy` is NumPy's."""
     if not sink.recorder().enabled:
-        return np.asarray(value, dtype=dtype)
+        return np.array(value, dtype=dtype, copy=copy)
     started = time.monotonic_ns()
     # What computes the value is no part of the copy.
     jax.block_until_ready(value)  # a traced one has no numbers, so the next line raises
     waiting = time.monotonic_ns() - started
-    array = np.asarray(value, dtype=dtype)
+    array = np.array(value, dtype=dtype, copy=copy)
     announce(
         strategy,
         what,

@@ -245,7 +245,7 @@ class Variable(VariableVerbs, Uncopied):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this variable for NumPy functions; waits for its value."""
         return copy_events.to_host(
-            self.value(), dtype, strategy=self.strategy.number, what=self.name
+            self.value(), dtype, copy, strategy=self.strategy.number, what=self.name
         )
 
     @functools.cached_property

@@ -62,7 +62,7 @@ class VariableCopy(VariableVerbs):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this copy for NumPy functions; waits for its value."""
         strategy = self.variable.strategy.number
-        return copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
+        return copy_events.to_host(self.value(), dtype, copy, strategy=strategy, what=self.name)
 
     def _update(self, operand: Any, verb: str) -> VariableCopy:
         variable = self.variable

@@ -25,6 +25,29 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     assert one.saves_s == pytest.approx(saved, abs=0.002)
 
 
+def test_small_copies_at_one_line_are_one_finding() -> None:
+    """Steps of 50 ms, in which 60 columns of 1 kB take half a millisecond each."""
+    events = stepped([[5.0, 5.0]] * 30)
+    for begun in range(0, 30 * 50 * MS, 50 * MS):
+        for column in range(60):
+            events.append(
+                made(
+                    Copy,
+                    time_ns=begun + column * MS // 2,
+                    strategy=0,
+                    what=f"batch c{column} of step",
+                    bytes=1024,
+                    duration_ns=MS // 2,
+                    source="train.py:7",
+                )
+            )
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert one.subject == "batch c0 of step and 59 more"
+    assert one.share == pytest.approx(0.6, abs=0.02)
+    assert one.evidence["copy_ms"] == pytest.approx(30.0, abs=0.1)
+    assert (one.evidence["bytes"], one.source) == (60 * 1024, "train.py:7")
+
+
 def test_compiled_and_profiled_calls_do_not_count_as_usual() -> None:
     """Steps of 50 ms with 12 ms of reductions; one took 900 ms, and a profile made ten slow."""
     events = stepped([[5.0, 5.0]] * 60)

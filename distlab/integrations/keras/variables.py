@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import jax
+import numpy as np
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.jax.core import JaxVariable
 from keras.src.layers.layer import Layer
@@ -33,6 +34,14 @@ def patch_variables() -> None:
                 value = self._convert_to_tensor(value, dtype=self.dtype)
             getattr(held.variable, name)(value)
             return self.value
+
+    @patch(JaxVariable, "__array__")
+    def array(old: Function, self: Any, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """Reads the variable of distlab, which emits that it is copied to the host."""
+        held = held_of(self)
+        if held is None or in_stateless_scope() or frames.current() is not None:
+            return np.array(old(self, dtype), copy=copy)
+        return held.variable.__array__(dtype, copy)
 
     _patch_making()
 

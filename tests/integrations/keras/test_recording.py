@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import keras
+import numpy as np
 from keras import layers
 
 import distlab as dl
 from distlab.control.loops import loops
-from distlab.events import Compile, Loop, Metric, Placement, Sharding, Step
+from distlab.events import Compile, Copy, Loop, Metric, Placement, Sharding, Step
 from distlab.recording import RingRecorder
 from tests.integrations.keras.small import FIT, X, Y, mirrored, model
 
@@ -39,6 +40,23 @@ def test_metrics_and_variables_have_keras_names(tmp_path: Path) -> None:
     assert [e.sizes for e in events if isinstance(e, Sharding)][:3] == [[4, 4], [4, 4], [2, 2]]
     steps = [event.examples for event in events if isinstance(event, Step)]
     assert sum(steps) == 4 * 20 + 20
+
+
+def test_weights_read_each_batch_are_copies(tmp_path: Path) -> None:
+    with mirrored(2).scope():
+        distributed = model()
+    reading = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: read.append(distributed.get_weights())  # noqa: ARG005
+    )
+    read: list[list[np.ndarray]] = []
+    with dl.record(tmp_path / "run", probe=False):
+        distributed.fit(X, Y, epochs=3, callbacks=[reading], **FIT)
+    assert all(weights.flags.writeable for weights in read[0])
+    with dl.Run.open(tmp_path / "run") as run:
+        copies = [one for one in run.events("copy") if isinstance(one, Copy)]
+    names = [variable.path for variable in distributed.weights]
+    assert [one.what for one in copies] == len(read) * names
+    assert {one.source.partition(":")[0] for one in copies} == {"test_recording.py"}
 
 
 def test_batch_statistics_of_replicas_are_no_drifting_copies(
