@@ -138,20 +138,14 @@ class BatchTiles:
         shape = {"columns": [grid.columns + 0.3], "height": [grid.height + 0.1], "top": [1.5]}
         if shape != self._shape.data:
             self._shape.data = shape
-        self._update_rows(names, sizes, share, most, grid, of=columns["whole_size"])
+        self._update_rows(columns, names, share, most, grid)
         self._update_strip(names, sizes, grid)
         self._update_tiles(columns, names, sizes, most, grid)
 
     def _update_rows(
-        self,
-        names: list[str],
-        sizes: Ints,
-        share: int,
-        most: int,
-        grid: Grid,
-        *,
-        of: int | None,
+        self, columns: BatchDetail, names: list[str], share: int, most: int, grid: Grid
     ) -> None:
+        sizes = np.asarray(columns["size"], np.int64)
         replicas = np.arange(len(sizes))
         _, tops = grid.corner(replicas, np.zeros(len(sizes), np.int64))
         bottoms = tops - grid.lines + (1 - _TILE)
@@ -172,9 +166,9 @@ class BatchTiles:
         }
         middle = _STRIP_TOP - _STRIP_HEIGHT / 2
         whole = "global batch", f"{sizes.sum()} examples"
-        if of is not None:
-            whole = "these rows", f"{sizes.sum()} of {of} examples"
-        less = [bool(size < share) for size in sizes]
+        if columns["whole_size"] is not None:
+            whole = "these rows", f"{sizes.sum()} of {columns['whole_size']} examples"
+        less = [columns["uneven"] and bool(size < share) for size in sizes]
         self._labels.data = {
             "y": [middle, *middles],
             "name": [whole[0], *fig.thinned(names)],

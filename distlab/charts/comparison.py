@@ -30,7 +30,7 @@ _NO_RATES = "Rates show when both runs have taken some steps."
 
 
 class RunComparison:
-    """Runs: one metric by step, and steps and examples a second.
+    """Runs: one metric by step, and steps and examples per second.
 
     Attributes:
       root: The figures, one below the other.
@@ -49,8 +49,8 @@ class RunComparison:
         self._note_y = height - _NOTE_BELOW_TOP
         loss = self._make_loss(height)
         rates = [
-            self._make_rate("Steps a second", "steps", height),
-            self._make_rate("Examples a second", "examples", height),
+            self._make_rate("Steps per second", "steps", height),
+            self._make_rate("Examples per second", "examples", height),
         ]
         self._empty = [fig.add_empty_text(loss, _EMPTY)]
         self._empty += [fig.add_empty_text(plot, _NO_RATES) for plot in rates]

@@ -87,7 +87,7 @@ class ProcessMemory:
 
 
 class BatchHistory:
-    """Examples of the newest batches; uneven batches have another colour.
+    """Examples of the newest batches; partial batches have another colour.
 
     Attributes:
       root: The figure.
@@ -131,7 +131,7 @@ class BatchHistory:
 
 
 class ServerTraffic:
-    """Bytes a second that all workers read from all servers and sent there.
+    """Bytes per second that all workers read from all servers and sent there.
 
     Attributes:
       root: The figure.
@@ -140,9 +140,9 @@ class ServerTraffic:
 
     def __init__(self, *, height: int = 240) -> None:
         self.source = fig.new_source("server_traffic", "name", "xs", "ys", "color", "dash")
-        title = "Bytes a second between workers and parameter servers"
+        title = "Bytes per second between workers and parameter servers"
         plot = fig.amount_figure(title, height=height)
-        tooltips = [("at", "$x{0.0} s"), ("bytes a second", "$y{0,0}")]
+        tooltips = [("at", "$x{0.0} s"), ("bytes per second", "$y{0,0}")]
         curves = fig.draw_curves(plot, self.source, "xs", "ys", tooltips=tooltips, dash="dash")
         plot.yaxis.formatter = fig.bytes_formatter()
         fig.add_legend(plot, curves)

@@ -81,7 +81,7 @@ class DatasetNames:
         return self.counts.index(max(self.counts)) if self.counts else 0
 
     def texts(self) -> list[str]:
-        """Returns a name for each, such as `"for train_step, train.py:31"`."""
+        """Returns a name for each, such as `"train_step, train.py:31"`."""
         return [
             _text(*origin, functions)
             for origin, functions in zip(self._origins, self._functions, strict=True)
@@ -116,8 +116,7 @@ def _origin(event: Sharding) -> tuple[str, str, int]:
 
 
 def _text(name: str, source: str, number: int, functions: dict[str, None]) -> str:
-    used = f"for {' and '.join(functions)}" if functions else ""
-    return ", ".join(filter(None, [name or used, source])) or f"dataset {number}"
+    return ", ".join(filter(None, [name or " and ".join(functions), source])) or f"dataset {number}"
 
 
 _MOST_BYTES = 32 * 2**20
@@ -132,7 +131,7 @@ class BatchColumns(TypedDict):
     batch: Ints
     dataset: Ints
     examples: Ints
-    uneven: Flags  #: Whether some replica received fewer examples than its share
+    uneven: Flags  #: Whether it is smaller than a full batch, or a replica received nothing
     wait_ms: Floats
     transfer_ms: Floats  #: Milliseconds spent on transferring the batch to the devices
     count: int
@@ -152,6 +151,7 @@ class BatchDetail(TypedDict):
     batch: int
     dataset: int
     nominal: int  #: How many examples a full batch has for each replica
+    uneven: bool  #: Whether it is smaller than a full batch, or a replica received nothing
     policy: str
     bytes: int
     wait_ms: float
@@ -193,8 +193,14 @@ class _Batch(NamedTuple):
 
     @property
     def uneven(self) -> bool:
-        """True where some replica received another number of examples than from a full batch."""
-        return any(size != self.event.nominal for size in self.event.parts)
+        """True where a full batch has more examples, or a replica received none.
+
+        A full batch of 64 gives three replicas 22, 22 and 20.
+        """
+        parts, share = self.event.parts, self.event.nominal
+        if self.event.policy == "per_replica":
+            return any(size != share for size in parts)
+        return not all(parts) or -(-sum(parts) // max(len(parts), 1)) != share
 
 
 _COLUMNS: Final = {
@@ -370,6 +376,7 @@ class Batches(Fold[BatchColumns]):
             "batch": event.batch,
             "dataset": batch.dataset,
             "nominal": event.nominal,
+            "uneven": batch.uneven,
             "policy": event.policy,
             "bytes": event.bytes,
             "wait_ms": event.wait_ns / 1e6,

@@ -60,8 +60,8 @@ def test_datasets_are_named_by_user_function_and_line_or_number() -> None:
     ).columns()
     assert columns["datasets"] == [
         "digits, train.py:7",
-        "for test_step, train.py:9",
-        "for test_step",
+        "test_step, train.py:9",
+        "test_step",
         "train.py:20",
         "dataset 4",
     ]
@@ -76,7 +76,7 @@ def test_new_datasets_of_one_line_and_function_are_one() -> None:
         events += batches_of(2 * epoch, 0, 4, source="data.py:3")
         events += batches_of(2 * epoch + 1, 1, 2, source="data.py:3")
     columns = fold_of(*events).columns()
-    assert columns["datasets"] == ["for train_step, data.py:3", "for test_step, data.py:3"]
+    assert columns["datasets"] == ["train_step, data.py:3", "test_step, data.py:3"]
     assert columns["dataset_counts"] == [12, 6]
     assert columns["dataset"].tolist() == [0, 0, 0, 0, 1, 1] * 3
 
@@ -85,7 +85,7 @@ def test_a_dataset_that_two_functions_receive_is_one() -> None:
     columns = fold_of(
         TRAIN, TEST, batches_of(0, 0, 3, source="a:1"), batches_of(0, 1, 2, source="a:1")
     ).columns()
-    assert columns["datasets"] == ["for train_step and test_step, a:1"]
+    assert columns["datasets"] == ["train_step and test_step, a:1"]
 
 
 def test_newest_batch_of_main_dataset_is_shown_after_evaluation() -> None:
@@ -155,3 +155,24 @@ def test_a_batch_of_a_mesh_has_a_row_for_each_part() -> None:
     assert folds.columns("batches")["examples"].tolist() == [64]
     assert not folds.columns("batches")["uneven"].any()
     assert folds.evidence.columns()["batches"]["sizes"] == [[16] * 4]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nominal", "uneven"),
+    [
+        ([22, 22, 20], 22, False),  # a full batch of 64
+        ([22, 21, 20], 22, True),  # 63 are 21 each
+        ([3, 3, 3, 3, 3, 3, 2, 0], 3, True),
+        ([8, 8], 8, False),
+        ([1, 1], 8, True),
+    ],
+)
+def test_a_full_batch_that_divides_unequally_is_not_uneven(
+    sizes: list[int], nominal: int, uneven: bool
+) -> None:
+    made = msgspec.structs.replace(samples.sharding(0), sizes=sizes, nominal=nominal)
+    fold = fold_of([made])
+    assert fold.columns()["uneven"].tolist() == [uneven]
+    detail = fold.detail()
+    assert detail is not None
+    assert detail["uneven"] is uneven

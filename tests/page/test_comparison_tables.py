@@ -46,7 +46,7 @@ def test_numbers_of_both_runs_have_their_ratio() -> None:
     rows = number_rows(compare(folds_of(whole_run(100)), folds_of(whole_run(200))))
     assert line(rows, "replicas") == ("8", "8", "same")
     assert line(rows, "steps") == ("100", "200", "\u00d7 2")
-    assert line(rows, "steps a second") == ("100", "100", "same")
+    assert line(rows, "steps per second") == ("100", "100", "same")
     assert line(rows, "combined on one replica") == ("964 kB", "1.93 MB", "\u00d7 2")
     waited = sum(40 + number % 7 for number in range(100)) / 1_000
     number, unit = line(rows, "waited for input")[0].split()

@@ -80,3 +80,10 @@ def test_steps_in_processes_of_workers_are_not_shown_as_none() -> None:
     folds = Folds()
     folds.add([samples.run()])
     assert progress(folds, live=True)["steps"] == "0"
+
+
+def test_a_run_without_examples_has_no_rate_of_examples() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *(structs.replace(step(n, n / 10), examples=0) for n in range(20))])
+    assert progress(folds, live=False)["counts_examples"] is False
+    assert progress(running(), live=False)["counts_examples"] is True

@@ -33,7 +33,7 @@ def test_it_says_what_differs_and_the_numbers_of_both(runs: tuple[Path, Path]) -
     assert "strategy" not in text
     assert "replicas" in text
     html = compared._repr_html_()
-    assert html.index("8 simulated devices") < html.index("steps a second")
+    assert html.index("8 simulated devices") < html.index("steps per second")
     assert "second / first" in html
 
 

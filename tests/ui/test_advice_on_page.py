@@ -76,7 +76,7 @@ def test_a_page_names_the_slow_replica_and_captures_on_a_click(
     assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
     assert re.search(r"has (19|20|21)\.\d times the work of the others", advice.inner_text())
     page.page.wait_for_function(
-        "/of the loop's time.*of a core beside/"
+        "/of loop time.*of one core in the background/"
         ".test(document.querySelector('[data-text=cost]').textContent)"
     )
     advice.locator("a").click()

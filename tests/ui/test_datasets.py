@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer
 def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page: Pages) -> None:
     page = new_page().open(server.url)
     page.page.wait_for_selector("[data-text=newest_batch]:not([hidden])")
-    assert page.text("newest_batch").startswith("Batch 11, digits, test_datasets.py:")
+    assert page.text("newest_batch").startswith("Batch 11 of the data (digits, test_datasets.py:")
     wait_until(lambda: page.data("newest", "replicas")["size"] == [2, 2])
     page.tab("batches")
     page.wait_for_text("batch_number", "13")
@@ -51,7 +51,7 @@ def test_batches_of_one_dataset_can_be_chosen(server: DashboardServer, new_page:
     train, test = page.page.locator(".dataset option").all_inner_texts()[1:]
     assert train.startswith("digits, test_datasets.py:")
     assert train.endswith(": 10 batches")
-    assert test.startswith("for test_step, test_datasets.py:")
+    assert test.startswith("test_step, test_datasets.py:")
     assert test.endswith(": 4 batches")
     assert page.text("batch_dataset") == test.removesuffix(": 4 batches")
     page.page.select_option(".dataset", "1")

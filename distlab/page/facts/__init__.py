@@ -83,6 +83,7 @@ def collect(
             folds.columns("coordination"),
             whole.columns("coordination"),
             len(whole.columns("batches")["number"]),
+            ended=run["status"] not in {"live", "reading"},
         ),
         **progress_facts(
             folds.columns("steps"),

@@ -61,7 +61,9 @@ def batch_facts(
             for place, (name, count) in enumerate(zip(names, counts, strict=True))
         ],
         "has_datasets": len(names) > 1,
-        "newest_batch": f"Batch {newest[-1]}, {names[batches['main']]}" if len(newest) else "",
+        "newest_batch": f"Batch {newest[-1]} of the data ({names[batches['main']]})"
+        if len(newest)
+        else "",
         "batch_uneven": numbers[batches["uneven"]][-_MOST_UNEVEN:].tolist(),
         "batch_forgotten": batches["forgotten"],
     }
@@ -89,6 +91,7 @@ def _detail_facts(detail: BatchDetail, numbers: Ints, names: Sequence[str]) -> F
                 "size": group.size,
                 "text": group.times + share_of(group.size, detail["nominal"]),
                 "color": colour(group.first),
+                "partial": detail["uneven"] and group.size < detail["nominal"],
                 "first": group.first,
             }
             for group in groups

@@ -47,8 +47,8 @@ def _cost_text(cost: RecorderCost | None) -> str:
     beside = (cost.writer_ns + cost.watcher_ns + cost.capture_ns) / length_ns
     callers = (cost.emit_ns + cost.log_ns) / length_ns
     return (
-        f"{callers:.1%} of the loop's time, {beside:.1%} of a core beside "
-        f"it ({rate_text(1e9 * cost.events / length_ns)} events a second)"
+        f"{100 * callers:.1f} % of loop time, {100 * beside:.1f} % of one core in the background "
+        f"({rate_text(1e9 * cost.events / length_ns)} events per second)"
     )
 
 

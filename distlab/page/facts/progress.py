@@ -31,6 +31,7 @@ def progress_facts(
         "rate_note": _rate_note(pace, live=live),
         "examples_rate": NOTHING if examples is None else rate_text(examples),
         "examples": f"{counted(steps['examples'], 'example')} {so_far}",
+        "counts_examples": steps["examples"] > 0,
         "steps": count_text(count)
         if total is None
         else f"{count_text(count)} of {count_text(total)}",
@@ -45,6 +46,7 @@ def _without_steps(why: str, instead: str) -> Facts:
         "rate_note": why,
         "examples_rate": NOTHING,
         "examples": "",
+        "counts_examples": False,
         "steps": NOTHING,
         "progress": None,
         "eta": instead,

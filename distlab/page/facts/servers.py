@@ -17,15 +17,20 @@ _UNDIVIDED: Final = (
 )
 
 
-def server_facts(now: CoordinationColumns, whole: CoordinationColumns, batches: int) -> Facts:
+_NO_BATCHES: Final = "No batch was divided in this run."
+
+
+def server_facts(
+    now: CoordinationColumns, whole: CoordinationColumns, batches: int, *, ended: bool
+) -> Facts:
     """Returns what a coordinator's workers did."""
     has_coordinator = whole["strategy"] is not None
-    divides = bool(batches) or not has_coordinator
+    divides = bool(batches) or not (has_coordinator or ended)
     notes = _notes(now)
     return {
         "has_coordinator": has_coordinator,
         "divides_batches": divides,
-        "undivided": "" if divides else _UNDIVIDED,
+        "undivided": "" if divides else _UNDIVIDED if has_coordinator else _NO_BATCHES,
         "closures": _closures(now),
         "closure_notes": first_rows(notes, len(notes)),
         "closure_functions": _functions(now),

@@ -34,8 +34,10 @@ function openPage() {
   if (root.dataset.index === "true") state.page = "runs"
   for (const section of all("main > section")) section.hidden = section.dataset.page !== state.page
   for (const tab of all(".tabs a")) {
-    if (tab.dataset.page === state.page) tab.setAttribute("aria-current", "page")
-    else tab.removeAttribute("aria-current")
+    if (tab.dataset.page === state.page) {
+      tab.setAttribute("aria-current", "page")
+      tab.scrollIntoView({block: "nearest", inline: "nearest"})
+    } else tab.removeAttribute("aria-current")
   }
   send({})
   show()

@@ -42,7 +42,7 @@ function showPieces() {
   })
 }
 
-function sizeRow({replica, size, text, color, first}) {
+function sizeRow({replica, size, text, color, first, partial}) {
   const row = document.createElement("li"), mark = document.createElement("i")
   const name = document.createElement(facts.batch_parted ? "button" : "span"), amount = document.createElement("b")
   mark.style.setProperty("--mark", color)
@@ -53,7 +53,7 @@ function sizeRow({replica, size, text, color, first}) {
     name.addEventListener("click", () => send({replica: first}))
   }
   amount.textContent = text
-  row.className = size === 0 ? "empty" : text.includes("of") ? "partial" : "full"
+  row.className = size === 0 ? "empty" : partial ? "partial" : "full"
   row.dataset.size = size
   row.append(mark, name, amount)
   return row
