@@ -81,7 +81,7 @@ bench-dashboard: $(DEV) browser  ## Measure how soon a page shows an event, and 
 test-matrix:  ## Run a smoke set of the tests with other Pythons and versions (20 minutes each)
 	@.ci/test-matrix $(ARGS)
 
-soak: $(DEV)  ## 230 kills, a minute at 50,000 events/s, 2,000 damaged files, 30 clusters, 50 more kills, 6 stops (45 minutes)
+soak: $(DEV)  ## 430 kills, 1,000 interrupts, a minute at 50,000 events/s, 2,000 damaged files, memory (75 minutes)
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 
 conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both modes

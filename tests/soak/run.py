@@ -1,7 +1,8 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
-        [--clusters 30] [--moments 50] [--stopped 3] [--logged 200000] [--strategies 200]
+        [--clusters 30] [--moments 50] [--stopped 3] [--lost 100]
+        [--starts 50] [--interrupts 1000] [--logged 200000] [--strategies 200]
         [--pages 50]
 
 Ends with 1 when something was not as it must be.
@@ -29,6 +30,7 @@ from tests.recording import processes, samples
 from tests.soak.interrupts import interrupts
 from tests.soak.lost_workers import lost_workers
 from tests.soak.memory import memory, resident
+from tests.soak.starting_workers import starting_workers
 from tests.soak.stopped_tasks import stopped_server, stopped_worker
 
 TOLD_NS = 250_000_000
@@ -212,6 +214,7 @@ def main() -> int:
     parser.add_argument("--moments", type=int, default=50, metavar="N")
     parser.add_argument("--stopped", type=int, default=3, metavar="N")
     parser.add_argument("--lost", type=int, default=100, metavar="N")
+    parser.add_argument("--starts", type=int, default=50, metavar="N")
     parser.add_argument("--interrupts", type=int, default=1_000, metavar="N")
     parser.add_argument("--logged", type=int, default=200_000, metavar="N")
     parser.add_argument("--strategies", type=int, default=200, metavar="N")
@@ -228,6 +231,7 @@ def main() -> int:
             *moments(args.moments),
             *stopped(folder, args.stopped),
             *lost_workers(folder, args.lost),
+            *starting_workers(args.starts),
             *interrupts(args.interrupts),
             *memory(args.logged, args.strategies, args.pages),
         ]
