@@ -68,7 +68,7 @@ class Program:
 
     @property
     def _counted(self) -> bool:
-        """Whether 0 steps means none: those of a mesh may not be counted."""
+        """False on a mesh without steps, where they may not be counted."""
         return self.steps > 0 or self.kind == "strategy"
 
     def _repr_html_(self) -> str | None:

@@ -68,9 +68,12 @@ def test_an_observed_loop_learns_and_is_recorded(executed: Any, folder: Path) ->
         (str(one.mesh), str(one.spec), *one.shape) for one in events if isinstance(one, Sharding)
     }
     assert placed == {("{'data': 8}", "[['data'], []]", 128, 256)}
-    (watched, _) = (view["text/plain"] for view in pictures(executed))
+    watched, tensor = (view["text/plain"] for view in pictures(executed))
     assert f"Batch {STEPS - 1} (of {STEPS} so far, from 0): 128 examples over 8 parts" in watched
     assert f"all-reduce inside step along data: {STEPS} times 559 kB" in watched
+    assert f"Batch {STEPS - 1} (of {STEPS} so far, from 0): 128 examples over 4 parts" in tensor
+    assert f"all-reduce inside step along data: {STEPS} times 280 kB" in tensor
+    assert f"all-reduce inside step along model: {STEPS} times 2.05 kB" in tensor
 
 
 def test_an_uncommitted_state_is_compiled_twice(executed: Any) -> None:
@@ -82,12 +85,13 @@ def test_an_uncommitted_state_is_compiled_twice(executed: Any) -> None:
 
 def test_code_without_observe_has_its_programs_read(executed: Any, folder: Path) -> None:
     assert text_of(executed, "every-program").startswith("step expert_step pipeline_step\n")
+    assert "each device sends 3.59 kB (along expert)" in html_of(executed, "every-program")
     with dl.Run.open(folder / "runs" / "programs") as run:
         programs = [one for one in run.events("compile") if isinstance(one, Compile)]
         assert run.summary()["steps"] == 0
     moved = {one.function: {axis for c in one.collectives for axis in c.axes} for one in programs}
     assert moved == {
-        "step": {"data"},
+        "step": {"data", "model"},
         "expert_step": {"expert"},
         "pipeline_step": {"stage", "data"},
     }
