@@ -27,6 +27,17 @@ def has_equal_rows(array: Any) -> bool:
     return hasattr(array, "_has_equal_rows")
 
 
+def remember_meant_equal(array: Any) -> None:
+    """Notes that a per-replica value is the new one of a state that all replicas received alike."""
+    if type(array) is ConcreteArray:
+        array._is_meant_equal = True  # type: ignore[attr-defined]
+
+
+def is_meant_equal(array: Any) -> bool:
+    """Returns whether the components should be equal, as far as it is known."""
+    return has_equal_rows(array) or hasattr(array, "_is_meant_equal")
+
+
 def is_stack(array: Any) -> bool:
     """Returns whether an array has a row for each replica, as programs return values of all."""
     if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):

@@ -159,3 +159,30 @@ def test_an_ensemble_on_equal_examples_gets_no_advice(recorder: RingRecorder) ->
             member = strategy.run(step, args=(member, x), kwargs={"together": together})
         found = [one.cause for one in advise(recorder.ring, begun if together else 0)]
         assert ("same_examples" in found) == together
+
+
+@pytest.mark.parametrize("combined", [False, True], ids=["alone", "combined"])
+@pytest.mark.parametrize("placed", [False, True], ids=["array", "placed"])
+def test_a_state_that_began_as_one_array_drifts_alike(
+    recorder: RingRecorder, placed: bool, combined: bool
+) -> None:
+    strategy = mirrored(2)
+    rows = np.random.default_rng(0).normal(size=(96, 6)).astype(np.float32)
+    batches = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(rows).batch(8)
+    )
+
+    def step(state: Any, x: Any) -> Any:
+        loss, gradient = jax.value_and_grad(lambda w: jnp.mean(jnp.square(x @ w - 1)))(state["w"])
+        if combined:
+            gradient = dl.get_replica_context().all_reduce("MEAN", gradient)
+        return {"w": state["w"] - 0.01 * gradient, "seen": state["seen"] + len(x)}, loss
+
+    state: Any = {"w": jnp.zeros((6, 3)), "seen": jnp.zeros(())}
+    if placed:
+        mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
+        state = jax.device_put(state, jax.NamedSharding(mesh, jax.P()))
+    for x in batches:
+        state, _ = strategy.run(step, args=(state, x))
+    found = [(one.cause, one.subject) for one in advise(recorder.ring)]
+    assert found == ([] if combined else [("drifting_copies", "state['w']")])

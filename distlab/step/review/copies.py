@@ -50,14 +50,16 @@ def examined(
     program.alike_leaves = [watch.results[position] for position in found.alike]
     for position in program.alike_leaves:
         stacks.remember_equal_rows(arrays[position])
+    for position in found.renewed:
+        stacks.remember_meant_equal(arrays[watch.results[position]])
     if found.variables or found.states:
         program.copies = watch
     return found.doubts
 
 
 def _are_equal(leaf: Leaf, array: Any) -> bool:
-    """Returns whether the components of an argument are equal, as far as that is known."""
-    if leaf.role != "split" or (type(array) is ConcreteArray and stacks.has_equal_rows(array)):
+    """Returns whether an argument's components are or should be equal, as far as it is known."""
+    if leaf.role != "split" or (type(array) is ConcreteArray and stacks.is_meant_equal(array)):
         return leaf.role == "split"
     if not is_key(leaf) or array.is_deleted():
         return False

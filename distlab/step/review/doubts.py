@@ -18,7 +18,14 @@ from distlab.step.review.loops import repeated_sums
 from distlab.step.review.means import Mark, Means
 from distlab.step.review.random import SharedRandomness
 from distlab.step.review.tables import SparseGradients
-from distlab.step.review.updates import StatePart, matched, own_states, own_variables, same_work
+from distlab.step.review.updates import (
+    StatePart,
+    matched,
+    own_states,
+    own_variables,
+    renewed,
+    same_work,
+)
 from distlab.variables.variable import Variable
 
 
@@ -29,11 +36,12 @@ class Found(NamedTuple):
     variables: dict[str, Variable]  # updated by each replica by itself
     states: dict[str, StatePart]  # likewise
     alike: list[int]  # results that are the same on all replicas
+    renewed: list[int]  # results that are states which all replicas received alike
 
 
 def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
     """Returns what the traces of a replica function show."""
-    found = Found([], {}, {}, [])
+    found = Found([], {}, {}, [], [])
     known: set[tuple[str, str]] = set()
     averaged: list[tuple[float, Doubt]] = []
     single = False
@@ -76,6 +84,7 @@ def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
     if len(causes) == 1:
         results = causes[0].of_outputs[: causes[0].local.computed]
         found.alike.extend(n for n, why in enumerate(results) if not causes[0].own(why))
+        found.renewed.extend(renewed(causes[0]))
     return found
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
+from distlab.devices.layouts import WHOLE
 from distlab.events import Doubt
 from distlab.step.arguments.names import parent
 from distlab.step.jaxprs import operations
@@ -101,6 +102,25 @@ def matched(causes: CausesOf) -> list[StatePart]:
         equal = leaf.role == "split" and not causes.own(why)
         if same and equal and is_inexact(leaf.dtype):
             found.append(StatePart(position, same.pop(0)))
+    return found
+
+
+def renewed(causes: CausesOf) -> list[int]:
+    """Returns the results that are new values of arrays that all replicas receive alike.
+
+    The next step receives each replica's own: its copies are meant to be equal still.
+    """
+    results: dict[Kind, list[int]] = defaultdict(list)
+    local = causes.local
+    for position, out in enumerate(local.jaxpr.out_avals[: local.computed]):
+        results[tuple(out.shape), out.dtype].append(position)
+    found = []
+    for leaf, shape, why in zip(causes.leaves, causes.shapes, causes.of_leaf, strict=True):
+        same = results.get((shape, leaf.dtype))
+        if same and leaf.partition is WHOLE and is_inexact(leaf.dtype):
+            result = same.pop(0)
+            if causes.of_outputs[result] & why:
+                found.append(result)
     return found
 
 
