@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from bokeh.core.properties import value
+from bokeh.layouts import row
 from bokeh.models import (
     Axis,
     ColumnDataSource,
+    CustomJS,
     CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
@@ -31,6 +33,7 @@ from bokeh.models import (
     LinearAxis,
     Model,
     MultiLine,
+    Row,
     Segment,
     Text,
     VArea,
@@ -67,6 +70,14 @@ _LABEL = """
 const places = Array.from(rows.get_column(place) ?? [])
 const labels = rows.get_column(column) ?? []
 return String(labels[places.indexOf(tick)] ?? "")
+"""
+
+_YIELD = """
+if (plot.properties.outer_width.is_unset) return
+const narrow = plot.outer_width < least
+for (const axis of plot.right) axis.setv({visible: !narrow}, {sync: false})
+for (const axis of plot.below) axis.ticker.setv({desired_num_ticks: narrow ? 2 : 4}, {sync: false})
+plot.setv({min_border_left: narrow ? 0 : left, min_border_right: narrow ? 8 : right}, {sync: false})
 """
 
 
@@ -273,6 +284,26 @@ def number_formatter() -> CustomJSTickFormatter:
 def range_of(renderers: Sequence[GlyphRenderer], padding: float = 0.02) -> DataRange1d:
     """Returns a range that contains what these renderers draw, and nothing else."""
     return DataRange1d(renderers=list(renderers), range_padding=padding)
+
+
+def beside(*plots: figure) -> Row:
+    """Returns figures in a row; where there is no room, one below the other."""
+    return row(*plots, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
+
+
+def yield_sides(plot: figure, least: int) -> None:
+    """Gives the room beside the rows to the rows where a figure is narrower than `least` pixels.
+
+    The texts on the right are hidden then, and the names on the left take what they need.
+    """
+    callback = CustomJS(
+        args={
+            "plot": plot, "least": least,
+            "left": plot.min_border_left or 0, "right": plot.min_border_right or 0,
+        },
+        code=_YIELD,
+    )  # fmt: skip
+    plot.js_on_change("outer_width", callback)
 
 
 def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis:

@@ -8,10 +8,7 @@ import numpy as np
 
 from distlab.folds.arrays import MOST_ENTRIES, Ints
 
-_RING: Final = (
-    "XLA chooses the algorithm, and nothing measures it. This is a ring, which moves the "
-    "fewest bytes."
-)
+_RING: Final = "Drawn as a ring: XLA's own algorithm is unknown."
 
 
 class Phase(NamedTuple):

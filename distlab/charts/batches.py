@@ -32,12 +32,14 @@ if (plot.properties.inner_width.is_unset) return
 const {inner_width, inner_height} = plot
 const room = inner_width - amount
 if (!(room > 0 && inner_height > 0)) return
+const wanted = Math.ceil(room / columns * (height + top) + plot.outer_height - inner_height)
+if (rows.get_length()) plot.setv({height: Math.min(most, wanted)}, {sync: false})
 const tile = Math.min(room / columns, inner_height / (height + top))
 x_range.setv({start: -0.25, end: inner_width / tile - 0.25}, {sync: false})
 y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
 """
 """Keeps tiles square and in the upper left corner at any width of the figure, with room for
-each row's number of examples on their right."""
+each row's number of examples on their right, and the figure no higher than they need."""
 
 
 class BatchTiles:
@@ -116,6 +118,7 @@ class BatchTiles:
         callback = CustomJS(
             args={
                 "plot": plot, "shape": self._shape, "amount": _AMOUNT_PIXELS,
+                "rows": self.source, "most": plot.height,
                 "x_range": plot.x_range, "y_range": plot.y_range,
             },
             code=_KEEP_SQUARE,

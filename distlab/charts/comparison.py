@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bokeh.layouts import column, row
+from bokeh.layouts import column
 from bokeh.models import (
     Segment,
 )
@@ -54,8 +54,7 @@ class RunComparison:
         ]
         self._empty = [fig.add_empty_text(loss, _EMPTY)]
         self._empty += [fig.add_empty_text(plot, _NO_RATES) for plot in rates]
-        beside = row(*rates, sizing_mode="stretch_width")
-        self.root = column(loss, beside, sizing_mode="stretch_width")
+        self.root = column(loss, fig.beside(*rates), sizing_mode="stretch_width")
 
     def _make_loss(self, height: int) -> figure:
         title = "Loss, or the first metric logged, by step"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from bokeh.layouts import row
 from bokeh.models import (
     CustomJSTickFormatter,
     DataRange1d,
@@ -59,7 +58,7 @@ class DeviceShares:
         bars = self._make_bars(height)
         strips = self._make_strips(height, bars.y_range)
         self._empty = fig.add_empty_text(strips, _EMPTY)
-        self.root = row(strips, bars, sizing_mode="stretch_width")
+        self.root = fig.beside(strips, bars)
 
     def _make_bars(self, height: int) -> figure:
         plot = fig.new_figure(

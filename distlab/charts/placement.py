@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import Rect
+from bokeh.models import CustomJS, Rect
+from bokeh.plotting import figure
 
 from distlab.charts import _figure as fig
 from distlab.charts.theme import FAINT, ink_on, ramp
@@ -23,6 +24,10 @@ _EMPTY = (
     "dl.Variable(...) inside strategy.scope()\n"
     "shows here with its copies."
 )
+_KEEP_LEGIBLE = """
+const columns = Math.min(devices.get_length() ?? 0, most)
+plot.setv({min_width: Math.max(200, 110 + 56 * columns)}, {sync: false})
+"""
 
 
 class PlacementTable:
@@ -63,9 +68,21 @@ class PlacementTable:
         plot.below = []
         plot.above.insert(0, fig.labelled_axis(self._devices, "x", "name"))
         plot.min_border_left, plot.min_border_right = (90, 8) if narrow else (150, 150)
+        if not narrow:
+            fig.yield_sides(plot, 640)
+        self._keep_legible(plot)
         fig.add_hover(plot, cells, ("variable", "@variable: @detail"), ("device", "@device: @text"))
         self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
+
+    def _keep_legible(self, plot: figure) -> None:
+        """Keeps columns wide enough for their texts: a narrow page scrolls the chart."""
+        callback = CustomJS(
+            args={"plot": plot, "devices": self._devices, "most": self._most_texts},
+            code=_KEEP_LEGIBLE,
+        )
+        self._devices.js_on_change("data", callback)
+        plot.js_on_change("outer_width", callback)
 
     def update(self, columns: PlacementColumns) -> None:
         """Shows the newest `Folds.columns("placement")`."""

@@ -65,10 +65,10 @@ class ReductionBars:
         room = fig.draw(plot, self._bars, unseen)
         plot.y_range = fig.range_of([bars, room], 0.02)
         fig.label_rows(plot, self._bars, left="name", right="text")
-        plot.min_border_left = 210
-        plot.min_border_right = 170
+        plot.min_border_left, plot.min_border_right = 210, 170
+        fig.yield_sides(plot, 560)
         plot.xaxis.formatter = fig.bytes_formatter()
-        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)  # more overlap on narrow pages
+        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
         fig.add_hover(plot, bars, ("", "@name"), ("each time", "@each"), ("times", "@count_text"))
         self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
@@ -152,6 +152,7 @@ class AxisBars:
         plot.y_range = fig.range_of([bars, room], 0.02)
         fig.label_rows(plot, self.source, left="name", right="text")
         plot.min_border_left, plot.min_border_right = 130, 90
+        fig.yield_sides(plot, 400)
         plot.xaxis.formatter = fig.bytes_formatter()
         plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
         fig.add_hover(plot, bars, ("along", "@name"), ("sent", "@text"), ("by", "@kinds"))

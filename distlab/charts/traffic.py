@@ -146,7 +146,7 @@ class Traffic:
         self._names = fig.new_source("traffic_names", "x", "y", "name", "align")
         plot = fig.new_figure(
             "How one reduction moves data", height=height,
-            x_range=Range1d(-2.4, 2.4), y_range=Range1d(-1.3, 2.1),
+            x_range=Range1d(-2.4, 2.4), y_range=Range1d(-1.3, 2.3),
         )  # fmt: skip
         plot.axis.visible = False
         plot.grid.visible = False
@@ -215,7 +215,7 @@ class Traffic:
                 others = len(found.phases) - _MOST_PHASES
                 lines[-others:] = [(f"and {others} more rounds", INK)]
         self.notes.data = {
-            "y": [2.0 - 0.155 * line for line in range(len(lines))],
+            "y": [2.2 - 0.16 * line for line in range(len(lines))],
             "text": [text for text, _ in lines],
             "color": [ink for _, ink in lines],
         }

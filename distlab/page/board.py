@@ -205,7 +205,7 @@ class Board:
             )
             self._charts[name] = made
             self._number(name, [made.root])
-            self._places[name].children = [made.root]
+            self._places[name].update(children=[made.root], min_height=None)
         return made
 
     def _make_bridge(self) -> Div:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from bokeh.models import BasicTicker
-
 from distlab import charts
 from distlab.charts import BatchTiles, Chart, Traffic, TrafficRow
 from distlab.folds import (
@@ -109,13 +107,6 @@ def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
     )
 
 
-def _narrow_reductions() -> charts.ReductionBars:
-    """Returns a chart of reductions with fewer marks on its axis."""
-    chart = charts.ReductionBars(height=130)
-    chart.root.xaxis.ticker = BasicTicker(desired_num_ticks=3)
-    return chart
-
-
 CHARTS: Final[Mapping[str, Entry]] = {
     "loss": _whole(
         "overview",
@@ -179,7 +170,11 @@ CHARTS: Final[Mapping[str, Entry]] = {
         notebook=lambda: charts.StepTimeline(height=320),
     ),
     "reductions": _whole(
-        "reductions", 220, charts.ReductionBars, "reductions", notebook=_narrow_reductions
+        "reductions",
+        220,
+        charts.ReductionBars,
+        "reductions",
+        notebook=lambda: charts.ReductionBars(height=130),
     ),
     "axes": _whole("reductions", 150, charts.AxisBars, "reductions"),
     "one_reduction": Entry(

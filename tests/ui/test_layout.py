@@ -8,7 +8,7 @@ import pytest
 
 from distlab.events import Metric
 from tests.synthetic import START_NS, ListSource, whole_run
-from tests.ui.conftest import Pages, Served
+from tests.ui.conftest import Pages, Served, ended
 
 _LOSSES = ("loss", "validation_loss")
 _OTHERS = ("accuracy", "learning_rate", "top_5_accuracy_of_validation", "norm", "perplexity")
@@ -34,6 +34,12 @@ _HEADING = """
 (heading) =>
   heading.getBoundingClientRect().left - heading.closest(".card").getBoundingClientRect().left
 """
+_FRAMES = """
+(name) => [...Bokeh.index.query((view) => view.model.type === "Figure")]
+  .filter((view) => view.root.model.name === name)
+  .map((view) => [view.frame.bbox.width, view.model.min_border_right])
+"""
+_ENDS = "(cells) => cells.map((cell) => cell.getBoundingClientRect().right)"
 
 
 def test_legends_lie_above_curves_and_titles_below_headings(
@@ -49,11 +55,11 @@ def test_legends_lie_above_curves_and_titles_below_headings(
     ]
     page = new_page(width=800).open(served(ListSource([*whole_run(20), *curves])).url)
     page.page.wait_for_function(
-        f"() => ({_LEGENDS})().map(({{names}}) => names.length).toString() === '2,5' "
+        f"() => ({_LEGENDS})().map(({{names}}) => names.length).toString() === '2' "
         f"&& ({_LEGENDS})().every(({{above, inside}}) => above >= 0 && inside >= 0)"
     )
     legends = page.page.evaluate(_LEGENDS)
-    assert [legend["names"] for legend in legends] == [list(_LOSSES), list(_OTHERS)]
+    assert [legend["names"] for legend in legends] == [list(_LOSSES)]
     begin = page.page.locator(".card.facts h2").first.evaluate(_HEADING)
     titles = page.page.evaluate(_TITLES)
     assert len(titles) == 4
@@ -64,3 +70,44 @@ def test_legends_lie_above_curves_and_titles_below_headings(
     assert [scale["image"][0][0], scale["image"][0][-1]] == [0, 1]
     assert scale["y"][0] < min(rows["y"])
     assert rows["text"] == [f"in flight {100 * share:.0f} %" for share in rows["mean"]]
+
+
+@pytest.mark.parametrize("width", [390, 640])  # 640: a window of 1280 pixels at 200 %
+def test_narrow_pages_give_their_room_to_charts(
+    served: Served, new_page: Pages, width: int
+) -> None:
+    page = new_page(width=width).open(served(ended(whole_run(20))).url)
+    places = page.page.locator("section[data-page=overview] .card.facts, .tile").all()
+    lefts = {box["x"] for place in places if (box := place.bounding_box())}
+    if width == 390:
+        assert places[0].bounding_box()["y"] <= 180  # type: ignore[index]
+        assert len(lefts) == 1
+    page.tab("placement")
+    devices = len(page.data("placement", "placement_devices")["x"])
+    assert devices == 8
+    page.page.wait_for_function(
+        f"() => ({_FRAMES})('placement')[0]?.[0] >= {50 * devices}", timeout=20_000
+    )
+    page.tab("reductions")
+    page.page.wait_for_function(f"() => ({_FRAMES})('reductions')[0]?.[0] >= 0.25 * {width}")
+    tab = page.page.locator(".tabs a[aria-current=page]").bounding_box()
+    assert tab is not None
+    assert 0 <= tab["x"] <= width - tab["width"]
+
+
+def test_tables_of_reductions_and_times_end_within_800_pixels(
+    served: Served, new_page: Pages
+) -> None:
+    page = new_page(width=800).open(served(ended(whole_run(20))).url)
+    page.tab("reductions")
+    cells = page.page.locator(".reductions td:last-child, .timebar select")
+    assert max(cells.evaluate_all(_ENDS)) <= 800
+
+
+def test_cards_are_no_blank_before_the_charts_arrive(served: Served, new_page: Pages) -> None:
+    page = new_page()
+    page.page.route("**/*.js*", lambda route: route.abort())
+    page.page.goto(served(ended(whole_run(3))).url, wait_until="commit")
+    look = "(one) => getComputedStyle(one, '::before').height"
+    assert page.page.locator(".card [data-root-id]").first.evaluate(look) == "210px"
+    page.errors.clear()

@@ -9,7 +9,7 @@ const one = (selector) => document.querySelector(selector)
 const all = (selector) => Array.from(document.querySelectorAll(selector))
 const root = document.documentElement
 // The session's facts, and whether the session is out of reach.
-let facts = {status: "reading", status_text: "reading"}, away = false
+let facts = {status: "reading", status_text: "reading", counts_examples: true, divides_batches: true}, away = false
 // The reader's choices; their names are those of view.py.
 const state = {
   page: "overview", batch: null, dataset: null, at: null, since: null, speed: null, replica: 0, device: null,
