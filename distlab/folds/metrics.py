@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar, Final, TypedDict
 
-from distlab.events import Event, Metric
+from distlab.events import Event, Metric, Run
 from distlab.folds._fold import Fold
 from distlab.folds._series import Series
 from distlab.folds.arrays import Floats
@@ -36,18 +36,27 @@ class MetricColumns(TypedDict):
 
 
 class Metrics(Fold[MetricColumns]):
-    """Logged numbers over steps: 64 curves of each kind, and the newest value of other names."""
+    """Numbers that the newest run logged over steps.
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Metric,)
+    There are 64 curves of each kind, and the newest value of other names.
+    """
+
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Metric)
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the numbers of the run before."""
         self._series: dict[str, Series] = {}
         self._of_kind = Counter[str]()
         self._without_curve: dict[str, float] = {}
         self._left_out = 0
 
     def _add(self, event: Event) -> None:
-        if isinstance(event, Metric):
+        if isinstance(event, Run):
+            self._begin()
+        elif isinstance(event, Metric):
             for name, value in event.values.items():
                 self._add_value(name, event.step, value)
 

@@ -365,19 +365,21 @@ def test_steps_after_a_recording_are_the_process_own(recorder: RingRecorder) -> 
         for _, batch in zip(range(batches), dataset, strict=False):
             strategy.run(step, (batch,))
 
-    def seen() -> tuple[str, str, int, int, list[int]]:
+    def seen() -> tuple[str, str, int, int, list[int], list[float]]:
         folds = Folds()
         while folds.read(recorder.ring):
             pass
         header, steps = folds.columns("header"), folds.columns("steps")["steps"]
         batches, reductions = folds.columns("batches"), folds.columns("reductions")
-        return header["name"], header["status"], steps, batches["count"], reductions["count"]
+        counts = steps, batches["count"], reductions["count"], folds.columns("metrics")["last"]
+        return header["name"], header["status"], *counts
 
     train(2)
     own, *counts = seen()
-    assert counts == ["", 2, 2, [2]]
-    with dl.record(None, name="first"):
+    assert counts == ["", 2, 2, [2], []]
+    with dl.record(None, name="first") as recording:
         train(3)
-    assert seen() == ("first", "finished", 3, 3, [3])
+        recording.log(loss=0.5)
+    assert seen() == ("first", "finished", 3, 3, [3], [0.5])
     train(1)
-    assert seen() == (own, "", 1, 1, [1])
+    assert seen() == (own, "", 1, 1, [1], [])
