@@ -117,7 +117,7 @@ def test_failed_and_cancelled_functions_are_told(tmp_path: Path) -> None:
     folds = Folds()
     folds.add(events)
     columns = folds.columns("coordination")
-    facts = server_facts(columns, columns, 0)
+    facts = server_facts(columns, columns, 0, ended=True)
     assert facts["closures"].startswith(
         "4 functions scheduled: 0 done, 1 failed, 0 running, 0 in the coordinator's queue."
     )

@@ -181,7 +181,7 @@ def test_a_worker_that_is_lost_is_away_until_it_returns() -> None:
     assert columns["task_s"] == [1.5, 4.0]
     assert columns["task_reason"] == ["no heartbeat for 25 s", ""]
     assert closure_rows(columns)["state"] == ["idle", "idle"]
-    assert server_facts(columns, columns, 0)["time_marks"] == [
+    assert server_facts(columns, columns, 0, ended=True)["time_marks"] == [
         (1.5, "worker 1 was lost at 1.50 s: no heartbeat for 25 s"),
         (4.0, "worker 1 returned at 4.00 s"),
     ]

@@ -36,7 +36,10 @@ def test_the_run_has_keras_metrics_the_partial_batch_and_the_loop(
 
 
 def test_a_loop_with_keras_objects_learns_and_is_recorded(executed: Any, folder: Path) -> None:
-    right = [float(share) for share in re.findall(r"(\S+)% of", text_of(executed, "loop"))]
+    right = [
+        float(share)
+        for share in re.findall(r"(\S+)% of the training digits", text_of(executed, "loop"))
+    ]
     assert len(right) == 4
     assert right[-1] > 90
     with dl.Run.open(folder / "runs" / "keras-loop") as run:

@@ -258,7 +258,7 @@ def test_staleness_and_a_lost_server_are_recorded(
         "3" if used else NOTHING for used in stale["worker_used"]
     ]
     assert (columns["task_name"], columns["task_state"]) == (["server 1"], ["lost"])
-    marks = server_facts(columns, columns, 0)["time_marks"]
+    marks = server_facts(columns, columns, 0, ended=True)["time_marks"]
     assert [re.sub(r"[\d.]+ s", "T s", text) for _, text in marks] == [
         "server 1 was lost at T s: process ended by SIGKILL"
     ]
