@@ -15,12 +15,13 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import jax
 import pytest
 from packaging.requirements import Requirement
 
 import distlab
 from distlab import cli
-from distlab._cli import dashboard, doctor, serving
+from distlab._cli import dashboard, doctor, gpu, serving
 from distlab_dashboard.ports import PORTS
 from tests import own_process
 from tests.patience import wait_until
@@ -33,7 +34,8 @@ COMMANDS = {
     "dashboard": "RUN --port --open --address --token --view-token --prefix --origin",
     "runs": "DIR",
     "export": "RUN --output --overwrite",
-    "doctor": "--help",
+    "doctor": "--gpu",
+    "compare": "--help",
 }
 
 
@@ -160,6 +162,16 @@ def test_doctor_finds_what_this_machine_has(capsys: pytest.CaptureFixture[str]) 
     assert "ok    devices           8 simulated (CPU:0 to CPU:7)" in report
     assert "PJRT_NPROC=" in report
     assert code == (1 if "\nwrong " in report else 0)
+
+
+def test_doctor_measures_gpus_where_there_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["doctor", "--gpu"])
+    assert "note  gpu               JAX finds none" in capsys.readouterr().out
+    found = {one.subject: one for one in gpu.measured(jax.devices()[0])}  # the checks themselves
+    assert list(found) == ["memory", "utilization", "ready", "operations", "capture"]
+    assert (found["memory"].state, found["utilization"].state) == ("note", "note")
+    assert found["operations"] == ("ok", "operations", "2.147e+09 FLOP of 2.147e+09")
+    assert re.fullmatch(r"\d+% computing of a step of .* ms, in 10 steps", found["capture"].text)
 
 
 def test_doctor_reports_devices_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 CHECK = """
 import numpy as np
 recorded = dl.Run.open("runs/first")
@@ -21,11 +22,30 @@ assert np.isfinite(w.numpy()).all()
 
 
 def test_the_first_program_trains_and_is_recorded(tmp_path: Path) -> None:
-    program = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert program is not None
+    program, _ = PROGRAMS
     subprocess.run(
-        [sys.executable, "-W", "error", "-c", program[1] + CHECK],
+        [sys.executable, "-W", "error", "-c", program + CHECK],
         cwd=tmp_path,
         check=True,
         timeout=240,
     )
+
+
+def test_the_second_program_shows_what_moves_on_its_mesh(tmp_path: Path) -> None:
+    _, program = PROGRAMS
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            f"import distlab\ndistlab.use_cpu_devices(8)\n{program}",
+        ],
+        cwd=tmp_path,
+        check=True,
+        timeout=240,
+        capture_output=True,
+        text=True,
+    )
+    assert "float32[64, 8]  P(None, 'model')" in done.stdout
+    assert "gradients of w" in done.stdout

@@ -142,6 +142,24 @@ def folder() -> Iterator[Finding]:
         yield Finding("wrong", "runs", f"can't be recorded in {place}: not writable", remedy)
 
 
+def gpus() -> Iterator[Finding]:
+    """Compares what distlab shows of each GPU with what is so."""
+    import jax
+
+    from distlab._cli.gpu import measured
+
+    found = [device for device in jax.local_devices() if device.platform == "gpu"]
+    if not found:
+        yield Finding(
+            "note", "gpu", "JAX finds none", 'pip install "jax[cuda13]" on such a machine'
+        )
+    for device in found:
+        yield Finding("ok", "gpu", f"{device.device_kind}, {device}")
+        for state, subject, text in measured(device):
+            remedy = "" if state != "wrong" else "report it, with this text"
+            yield Finding(state, f"gpu {subject}", text, remedy)
+
+
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     python_version,
     packages,
@@ -168,14 +186,18 @@ def add_to(commands: Any) -> None:
         "and sums over them), a free port for the dashboard, a folder for runs. "
         "Exits with code 1 when something is wrong; notes are about optional parts.",
     )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="also compare memory, utilization, ready times and captures of GPUs with what is so",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the report and returns 1 when something is wrong, else 0."""
-    del args
     wrong = 0
-    for check in CHECKS:
+    for check in (*CHECKS, gpus) if args.gpu else CHECKS:
         for finding in check():
             print("\n".join(lines(finding)), flush=True)
             wrong += finding.state == "wrong"
