@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 import distlab as dl
@@ -57,6 +58,21 @@ def test_weights_read_each_batch_are_copies(tmp_path: Path) -> None:
     names = [variable.path for variable in distributed.weights]
     assert [one.what for one in copies] == len(read) * names
     assert {one.source.partition(":")[0] for one in copies} == {"test_recording.py"}
+
+
+@pytest.mark.filterwarnings("ignore::distlab.errors.NotFiniteWarning")
+def test_the_replica_whose_loss_is_not_finite_is_named(tmp_path: Path) -> None:
+    x, y = np.tile(X, (4, 1)), np.tile(Y, 4)
+    x[31] = np.inf  # the last example of the fourth batch is the second replica's
+    with mirrored(2).scope():
+        distributed = model()
+    with dl.record(tmp_path / "run", probe=False):
+        distributed.fit(x, y, epochs=1, **FIT)
+    with dl.Run.open(tmp_path / "run") as run:
+        (one,) = [one for one in run.advice() if one.cause == "not_finite"]
+        first = next(one.step for one in run.events("step") if isinstance(one, Step))
+    assert one.evidence["replica"] == 1
+    assert f"returned at step {first + 3:,} on replica 1, and on no other." in one.text
 
 
 def test_batch_statistics_of_replicas_are_no_drifting_copies(
