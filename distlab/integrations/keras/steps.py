@@ -31,6 +31,9 @@ from distlab.values.distributed import DistributedValues, Mirrored
 StepName: TypeAlias = Literal["train_step", "test_step", "predict_step"]
 State: TypeAlias = tuple[Any, ...]
 
+_OF_REPLICAS: Final = ("non_trainable", "metrics")
+"""Kinds of variables for which a replica may compute values of its own."""
+
 KINDS: Final[dict[StepName, tuple[Kind, ...]]] = {
     "train_step": ("trainable", "non_trainable", "optimizer", "metrics"),
     "test_step": ("trainable", "non_trainable", "metrics"),
@@ -142,7 +145,12 @@ class _Step:
                 result, new = keras_step(tuple(map(list, state)), batch)
             changed = (state[0], new) if name == "predict_step" else tuple(new)
             if not examples:
-                changed = jax.tree.map(_kept_if_nan, tuple(map(list, changed)), state)
+                # What the optimizer updates has the gradients of all replicas: the same on all,
+                # which compute it together.
+                changed = tuple(
+                    list(map(_kept_if_nan, values, old)) if kind in _OF_REPLICAS else values
+                    for kind, values, old in zip(kinds, changed, state, strict=True)
+                )
             for kind, values, old in zip(groups, changed, state, strict=True):
                 for held, value, before in zip(kind.members, values, old, strict=True):
                     if value is not before:

@@ -16,6 +16,7 @@ from keras import layers
 
 import distlab as dl
 from distlab.integrations.keras.held import held_of
+from distlab.step.ragged.programs import RaggedPrograms
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 HALVES = 2e-6
@@ -49,6 +50,22 @@ def test_replicas_without_examples_change_nothing_to_nan() -> None:
     history = distributed.fit(X[:5], Y[:5], epochs=2, validation_data=(X[:3], Y[:3]), **FIT).history
     assert all(np.isfinite(values).all() for values in history.values())
     assert all(np.isfinite(weight).all() for weight in distributed.get_weights())
+
+
+def test_a_replica_without_examples_adds_no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    compile_all = RaggedPrograms.compile
+
+    def counting(self: RaggedPrograms) -> RaggedPrograms:
+        compiled = compile_all(self)
+        counts.append(len(compiled.programs))
+        return compiled
+
+    monkeypatch.setattr(RaggedPrograms, "compile", counting)
+    with mirrored(4).scope():
+        distributed = model(optimizer="adam")
+    distributed.fit(X[:5], Y[:5], **FIT)
+    assert counts == [4]  # of two examples, one and none, and one that combines and updates
 
 
 def test_even_batches_have_one_devices_numbers_on_every_strategy() -> None:
