@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from distlab.advice import (
     algorithms,
     compiling,
@@ -34,6 +36,7 @@ from distlab.advice import (
     uneven,
     waiting_input,
 )
+from distlab.advice._shares import period_seconds
 from distlab.advice._texts import evidence_text
 from distlab.advice.meshes import gathered, repeated_work, undivided
 from distlab.errors import ArgumentTypeError
@@ -191,6 +194,9 @@ def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) ->
     found += _on_mesh_programs(columns)
     if workers is not None:
         found += slow_worker.find(columns, workers)
+    # Threads of a coordinator overlap: what a step of one of them saves is more than a step takes.
+    most = period_seconds(columns)
+    found = [msgspec.structs.replace(one, saves_s=min(one.saves_s, most)) for one in found]
     return sorted(found, key=_rank)
 
 

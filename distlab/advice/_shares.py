@@ -77,6 +77,14 @@ def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
     return seconds if usual is None else min(seconds, usual[0] - usual[1])
 
 
+def period_seconds(columns: EvidenceColumns) -> float:
+    """Returns the time from step to step of the loop; infinite where that is not known."""
+    times = columns["steps"]["time_ns"]
+    later = times[times > loop_begin(columns)] if len(times) else times
+    count = len(later)
+    return (int(later[-1]) - loop_begin(columns)) / count / 1e9 if count else float("inf")
+
+
 def step_seconds(columns: EvidenceColumns) -> tuple[float, float] | None:
     """Returns what a step of the loop takes, and those seconds in which a device computes.
 

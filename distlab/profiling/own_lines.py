@@ -79,15 +79,18 @@ class OwnLines:
     def _sample(self) -> str | None:
         """Returns the program's lines, None in distlab's calls; notes those that call `run`."""
         frames = frames_of(self.thread)
+        called: FrameType | None = None  # distlab's function that the program called
         compiles = False
         for depth, frame in enumerate(frames):
             part = part_of(frame)
             if part == "distlab":
-                if any(one.f_code.co_name in _CALLS and part_of(one) == part for one in frames):
-                    self._add_call(_lines(frames[depth:]))
-                return None
-            if part == "user":
+                called = frame
+            elif part == "user":
                 lines = _lines(frames[depth:])
+                if called is not None and not _is_saving(called.f_code.co_filename):
+                    if any(_makes_steps(one) for one in frames):
+                        self._add_call(lines)
+                    return None
                 if lines and compiles:
                     lines.append(OwnPython.COMPILES)
                 return " > ".join(lines) or None
@@ -112,6 +115,16 @@ def _lines(frames: Iterable[FrameType]) -> list[str]:
         elif part == "distlab" and lines and _is_input(code.co_filename):
             return []
     return lines[::-1]
+
+
+def _makes_steps(frame: FrameType) -> bool:
+    return frame.f_code.co_name in _CALLS and part_of(frame) == "distlab"
+
+
+@functools.lru_cache(4096)
+def _is_saving(filename: str) -> bool:
+    """Returns whether distlab's code saves checkpoints: no event has the time of that."""
+    return Path(filename).relative_to(_DISTLAB).parts[:2] == ("integrations", "orbax")
 
 
 @functools.lru_cache(4096)

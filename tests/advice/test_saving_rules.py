@@ -25,6 +25,17 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     assert one.saves_s == pytest.approx(saved, abs=0.002)
 
 
+def test_threads_that_overlap_save_no_more_than_a_step() -> None:
+    """Steps of 50 ms, in which two threads copy for 40 ms each."""
+    events = stepped([[45.0, 45.0]] * 30)
+    for begun in range(0, 30 * 50 * MS, 50 * MS):
+        for _ in range(2):
+            copied = made(Copy, time_ns=begun, strategy=0, bytes=1 << 22, duration_ns=40 * MS)
+            events.append(copied)
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert one.saves_s == pytest.approx(0.050, rel=0.01)
+
+
 def test_small_copies_at_one_line_are_one_finding() -> None:
     """Steps of 50 ms, in which 60 columns of 1 kB take half a millisecond each."""
     events = stepped([[5.0, 5.0]] * 30)

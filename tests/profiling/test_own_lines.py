@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+import distlab
 from distlab.events import Event, OwnPython
 from distlab.profiling import own_lines
 from distlab.profiling.own_lines import OwnLines
@@ -49,7 +51,7 @@ def sampled(
 
 
 @pytest.mark.parametrize(
-    ("module", "last"), [("collections", "test_own_lines.py:32"), ("__main__", "<string>:1")]
+    ("module", "last"), [("collections", "test_own_lines.py:34"), ("__main__", "<string>:1")]
 )
 def test_functions_that_libraries_make_are_no_lines_of_program(
     module: str, last: str, monkeypatch: pytest.MonkeyPatch
@@ -65,6 +67,25 @@ def test_a_sample_stands_for_little_time_after_distlabs_calls(
 ) -> None:
     found = sampled(monkeypatch, frames(), idle_before=idle_before)
     assert sum(found.stacks.values()) == counted_ms * MS
+
+
+@pytest.mark.parametrize(
+    ("file", "seen"), [("integrations/orbax/a.py", True), ("step/a.py", False)]
+)
+def test_of_distlabs_calls_those_that_save_are_the_programs(
+    file: str, *, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {"__name__": "a"}
+    path = str(Path(distlab.__file__).parent / file)
+    exec(compile("def call(f): return f()", path, "exec"), made)
+    stack = made["call"](frames)
+    stack = stack[next(n for n, one in enumerate(stack) if one.f_code.co_filename == path) :]
+    lines = OwnLines(lambda _: None)
+    lines.thread = threading.get_ident()
+    monkeypatch.setattr(own_lines, "frames_of", lambda _: stack)
+    lines.look(10 * MS, idle=True)
+    lines.look(610 * MS, idle=True)
+    assert bool(lines._spent) == seen
 
 
 def test_a_compilation_notes_the_lines_that_call_run() -> None:
