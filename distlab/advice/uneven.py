@@ -2,6 +2,9 @@
 
 A step lasts as long as its fullest replica, and the time of the others is wasted. The last
 batch of an epoch alone is harmless, a tenth of all work is not.
+
+Parts of different sizes also take a program for each size in place of one. What calls of those take
+is known; what they would take otherwise is not.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._columns import batches_by_dataset
-from distlab.advice._texts import new_advice, percent_text, replicas_text
+from distlab.advice._shares import spent_in
+from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Ints
@@ -64,6 +68,7 @@ def _unevenness(
     names = replicas_text(empty or short)
     what = "nothing" if empty else "fewer examples"
     share = wasted / capacity
+    calls = _calls_text(columns, int(columns["batches"]["strategy"][rows[-1]]))
     remedy = (
         "Use batches of one size, batch(..., drop_remainder=True), and as many for each replica."
         if per_replica
@@ -73,7 +78,7 @@ def _unevenness(
         CAUSE,
         names,
         f"{names.capitalize()} received {what} in {int(uneven.sum())} of {len(examples)} batches "
-        f"of the {name}; {percent_text(share)} of the replicas' capacity is wasted.",
+        f"of the {name}; {percent_text(share)} of the replicas' capacity is wasted.{calls}",
         remedy,
         evidence={
             "wasted_share": share,
@@ -86,4 +91,19 @@ def _unevenness(
         page="batches",
         share=share,
         source=columns["batches"]["source"][rows[-1]],
+    )
+
+
+def _calls_text(columns: EvidenceColumns, strategy: int) -> str:
+    """Returns a sentence about the calls that run a program for each size; empty without any."""
+    steps = columns["steps"]
+    ragged = [one.program for one in columns["compiles"] if one.mode == "ragged"]
+    own = np.isin(steps["program"], ragged) & (steps["strategy"] == strategy)
+    if not own.any():
+        return ""
+    taken = (steps["dispatched_ns"] - steps["time_ns"])[own]
+    share = spent_in(columns, steps["time_ns"][own], taken).share
+    return (
+        " Steps of such batches run a program for each size in place of one: their calls take "
+        f"{percent_text(share)} of the loop's time, {ms_text(float(np.median(taken)))} each."
     )

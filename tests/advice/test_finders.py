@@ -339,8 +339,9 @@ def test_a_replica_is_slow_if_others_wait_while_it_computes(
     assert causes([*beginning(4), waits]) == ([("slow_replica", "replica 2")] if named else [])
 
 
-def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
-    batches = [
+def uneven_batches() -> list[Event]:
+    """Six batches with nine examples for one replica and one for the other."""
+    return [
         made(
             Sharding,
             time_ns=number * 50 * MS,
@@ -353,7 +354,22 @@ def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
         )
         for number in range(6)
     ]
-    events = [*beginning(2), capture([90, 10]), *batches]
+
+
+def test_calls_of_a_program_for_each_size_are_named() -> None:
+    """Steps of 50 ms, of which the call takes 20 ms."""
+    steps = [
+        msgspec.structs.replace(one, dispatched_ns=one.time_ns + 20 * MS) if one.step else one
+        for one in (step(number, number * 50 * MS) for number in range(20))
+    ]
+    ragged = msgspec.structs.replace(samples.compiled(), program=0, strategy=0, mode="ragged")
+    events = [*beginning(2), ragged, *steps, *uneven_batches()]
+    (one,) = [one for one in advise(events) if one.cause == "uneven_batch"]
+    assert one.text.endswith("their calls take 39% of the loop's time, 20 ms each.")
+
+
+def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
+    events = [*beginning(2), capture([90, 10]), *uneven_batches()]
     (one,) = advise(events)
     assert (one.cause, one.subject) == ("uneven_batch", "replica 1")
     assert one.evidence["wasted_share"] == pytest.approx(48 / 108)
