@@ -34,13 +34,7 @@ def test_the_first_program_trains_and_is_recorded(tmp_path: Path) -> None:
 def test_the_second_program_shows_what_moves_on_its_mesh(tmp_path: Path) -> None:
     _, program = PROGRAMS
     done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-c",
-            f"import distlab\ndistlab.use_cpu_devices(8)\n{program}",
-        ],
+        [sys.executable, "-W", "error", "-c", program],
         cwd=tmp_path,
         check=True,
         timeout=240,
