@@ -95,7 +95,7 @@ public: errors events cluster devices values context variables collectives step 
   integrations.orbax cluster_resolver estimator experimental flax keras loggers metrics tpu train
 demo: public errors data input
 dashboard: text errors events control folds charts advice page runs recording
-cli: text errors cluster launching advice runs integrations.dask public demo dashboard
+cli: text errors cluster launching advice runs integrations.dask public demo dashboard profiling
 """
 MAY_IMPORT = {
     package: words.split()
