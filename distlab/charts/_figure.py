@@ -7,6 +7,7 @@ included: replacing that data updates a chart wherever it is embedded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,10 @@ for (const axis of plot.right) axis.setv({visible: !narrow}, {sync: false})
 for (const axis of plot.below) axis.ticker.setv({desired_num_ticks: narrow ? 2 : 4}, {sync: false})
 plot.setv({min_border_left: narrow ? 0 : left, min_border_right: narrow ? 8 : right}, {sync: false})
 """
+
+
+_MOST_COLUMNS = 38
+"""Characters of a line of text inside a chart, as many as a phone has room for."""
 
 
 def new_figure(title: str, *, x_label: str = "", height: int = 300, **options: Any) -> figure:
@@ -350,6 +355,7 @@ def finite(values: npt.ArrayLike) -> Floats:
 
 def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
     """Adds a text to a figure that explains what to do while it shows nothing."""
+    text = "\n".join(fill(line, _MOST_COLUMNS, break_long_words=False) for line in text.split("\n"))
     bottom = max(16, int(plot.height) - 150)  # pixels from the bottom of the frame
     source = ColumnDataSource(data={"x": [], "y": [], "text": []}, tags=[text, bottom])
     set_empty(source, empty=True)

@@ -143,7 +143,7 @@ class AxisBars:
             "axis_bars", "y", "room", "name", "sent", "text", "kinds", "color"
         )
         plot = fig.new_figure(
-            "Bytes that one device sends, by axis of the mesh", height=height,
+            "Bytes sent by one device, by mesh axis", height=height,
             x_range=DataRange1d(start=0, range_padding=0.02),
         )  # fmt: skip
         bars = fig.draw_bars(plot, self.source, 0, "sent", height=0.6)

@@ -46,7 +46,7 @@ from distlab.text.units import count_text, plain, share_text
 _EMPTY = (
     "No step was taken yet.\nSteps show here, call by call. Zoom with the wheel, and drag to move."
 )
-_NOTE = "strong: computing · pale: a step waits, as in a collective · grey: none · blank: not known"
+_NOTE = "strong: computing · pale: waiting · grey: idle · blank: not known"
 _WHOLE = 0.98
 """A range of at least this share of the run counts as the whole run."""
 
@@ -91,7 +91,7 @@ class StepTimeline:
         self._detail: TimelineColumns | None = None
         plot = fig.new_figure(
             "Steps over time",
-            x_label="since the run began (seconds, or h:mm:ss); right: share of the time known",
+            x_label="since the run began (seconds, or h:mm:ss)\nright: share of the time known",
             height=height,
             x_range=DataRange1d(range_padding=0.0, min_interval=1e-5),
         )

@@ -195,6 +195,8 @@ class Traffic:
         devices = f"{count_text(everyone)} devices take part"
         if group < everyone:
             devices += f" in groups of {count_text(group)}: this is one, its members are unknown"
+        elif group == 1:
+            devices = "One device takes part: nothing moves."
         elif group > _MOST_DRAWN:
             devices += f", in {-(-group // _per_row(group))} rows: rows send, columns receive"
         lines.append((devices, INK))
@@ -204,7 +206,7 @@ class Traffic:
             lines.append(
                 (f"The transfers of {what} are {'not drawn' if many else 'unknown'}.", INK)
             )
-        else:
+        elif group > 1:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"
             who = "by each device" if _is_even(found, group) else "by a device on average"
