@@ -105,7 +105,7 @@ def check_the_folder(straggling: Straggling, served: Served, new_page: Pages) ->
     page = new_page().open(served(straggling.folder).url)
     page.tab("devices")
     assert page.page.locator(".take").is_hidden()
-    page.page.wait_for_selector(".legend")
+    page.page.wait_for_selector("section[data-page=devices] .legend")
     with dl.Run.open(straggling.folder) as run:
         path = run.export(straggling.folder.with_name("run.html"))
     page = new_page()
