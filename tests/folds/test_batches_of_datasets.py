@@ -171,7 +171,7 @@ def test_a_full_batch_that_divides_unequally_is_not_uneven(
     sizes: list[int], nominal: int, uneven: bool
 ) -> None:
     made = msgspec.structs.replace(samples.sharding(0), sizes=sizes, nominal=nominal)
-    fold = fold_of([made])
+    fold = fold_of(made)
     assert fold.columns()["uneven"].tolist() == [uneven]
     detail = fold.detail()
     assert detail is not None
