@@ -117,7 +117,7 @@ def test_a_part_of_the_timeline_is_written_compressed(run: dl.Run, tmp_path: Pat
     assert [one for one in part if one.get("cat") == "step"] == calls[2:4]
     assert [one for one in part if one["ph"] == "M"] == [one for one in whole if one["ph"] == "M"]
     counters = {one["name"] for one in whole if one["ph"] == "C"}
-    assert "busy share of CPU:0 (replica 0 of MirroredStrategy 0)" in counters
+    assert any(name.startswith("busy share of CPU:0 (replica 0 of Mirrored") for name in counters)
     with pytest.raises(ArgumentValueError, match="start choose a part of a timeline"):
         run.export(tmp_path / "events.jsonl", start=1.0)
 
