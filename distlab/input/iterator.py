@@ -210,20 +210,23 @@ class DistributedIterator(Resumable):
 
     def _next(self, *, fill: bool) -> Any:
         self._require_cross_replica()
-        with self._lock:
-            if self._ended:
-                raise StopIteration
-            if self._before is not None:
-                if self._distribution.batches.rereadable:
-                    self._feed.set_state(self._before)
-                self._before = None
-            before = self._feed.get_state()
-            try:
-                return self._read(fill=fill)
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    self._before = before
-                raise
+        before = None
+        try:
+            with self._lock:
+                if self._ended:
+                    raise StopIteration
+                if self._before is not None:
+                    if self._distribution.batches.rereadable:
+                        self._feed.set_state(self._before)
+                    self._before = None
+                before, batch = self._feed.get_state(), self._batch
+                value = self._read(fill=fill)
+        except BaseException as error:
+            # An interrupt may also come where the lock is left: nobody has the batch then.
+            if not isinstance(error, Exception) and before is not None:
+                self._before, self._batch = before, batch
+            raise
+        return value
 
     def _read(self, *, fill: bool) -> Any:
         asked = time.monotonic_ns()
