@@ -111,6 +111,7 @@ def test_a_read_that_waits_for_busy_devices_is_no_copy(tmp_path: Path) -> None:
     assert run.of("host_transfer") == []
 
 
+@measured
 def test_the_share_of_reads_that_copy_is_theirs(tmp_path: Path) -> None:
     run = recorded(reading(16 << 20, dtype=np.float64), tmp_path)
     (one,) = run.of("host_transfer")
