@@ -52,7 +52,7 @@ nn: text errors devices values context
 # What shows it: events to columns, columns to charts, advice and a page.
 folds: text errors meshes events
 charts: text errors folds
-advice: text errors events folds
+advice: text errors meshes events folds
 page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.

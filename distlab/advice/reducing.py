@@ -22,6 +22,7 @@ from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Ints
 from distlab.text.bytes import bytes_text
+from distlab.text.units import line_in
 
 LARGE: Final = "large_reduction"
 REPEATED: Final = "repeated_reduction"
@@ -236,7 +237,7 @@ def _large_in(program: Compile, steps: Ints, on_mesh: bool) -> Advice | None:
         share=0.0,
         steps=steps,
         time_ns=program.time_ns,
-        source=place if ":" in place else program.source,
+        source=line_in(place) or program.source,
     )
 
 
@@ -275,7 +276,7 @@ def _repeated_in(program: Compile, steps: Ints) -> Advice | None:
         share=0.0,
         steps=steps,
         time_ns=program.time_ns,
-        source=place if ":" in place else program.source,
+        source=line_in(place) or program.source,
     )
 
 

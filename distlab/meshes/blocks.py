@@ -27,14 +27,10 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 def full_spec(spec: Iterable[Any], rank: int) -> Spec:
     """Returns a `PartitionSpec`, or a list of lists of an event, with a tuple a dimension."""
     found = [
-        (entry,) if isinstance(entry, str) else tuple(entry) if _is_names(entry) else ()
+        (entry,) if isinstance(entry, str) else (*entry,) if isinstance(entry, tuple | list) else ()
         for entry in spec
     ]
     return tuple((found + [()] * rank)[:rank])
-
-
-def _is_names(entry: Any) -> bool:
-    return isinstance(entry, tuple | list)
 
 
 def is_sound(spec: Spec, axes: Axes) -> bool:
@@ -63,6 +59,19 @@ def copied_along(spec: Spec, axes: Axes) -> tuple[str, ...]:
 def copies(spec: Spec, axes: Axes) -> int:
     """Returns the number of devices that hold each block."""
     return math.prod(axes[name] for name in copied_along(spec, axes))
+
+
+def divisible_along(shape: Sequence[int], spec: Iterable[Any], axes: Axes) -> tuple[str, ...]:
+    """Returns the axes along which blocks are copies, and could be divided evenly."""
+    spec = full_spec(spec, len(shape))
+    if not is_sound(spec, axes):
+        return ()
+    block = block_shape(shape, spec, axes)
+    return tuple(
+        name
+        for name in copied_along(spec, axes)
+        if any(size and size % axes[name] == 0 for size in block)
+    )
 
 
 def blocks(spec: Spec, axes: Axes) -> Ints:

@@ -18,7 +18,7 @@ from distlab.programs.contents import ProgramContents, arguments_of, read_progra
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.shown import shown
-from distlab.text.units import aligned, count_text, flops_text
+from distlab.text.units import aligned, count_text, flops_text, line_in
 
 _MOST_ROWS: Final = 16
 _MOST_NAMES: Final = 3
@@ -116,15 +116,13 @@ class ProgramReport:
         """
         found = []
         for one in self.inputs:
-            if one.spec is None or not one.used or one.bytes_per_device < least_bytes:
+            if one.spec is None or one.bytes_per_device < least_bytes:
                 continue
-            spec = blocks.full_spec(one.spec, len(one.shape))
-            block = blocks.block_shape(one.shape, spec, self.mesh)
-            for axis in blocks.copied_along(spec, self.mesh):
-                size = self.mesh[axis]
-                if any(length and length % size == 0 for length in block):
-                    held = one.bytes_per_device
-                    found.append(Divisible(one.name, axis, held, held - held // size))
+            held = one.bytes_per_device
+            found += [
+                Divisible(one.name, axis, held, held - held // self.mesh[axis])
+                for axis in blocks.divisible_along(one.shape, one.spec, self.mesh)
+            ]
         return sorted(found, key=lambda one: -one.saved_bytes)
 
     def advice(self) -> list[Advice]:
@@ -215,7 +213,6 @@ def _sent(one: Collective) -> int:
 def _row(one: Collective) -> tuple[str, ...]:
     axes = "+".join(one.axes)
     shift = "" if one.shift is None else f" {one.shift:+d}"
-    line = one.source.rpartition(" at ")
     return (
         one.kind,
         bytes_text(one.operand_bytes),
@@ -223,7 +220,7 @@ def _row(one: Collective) -> tuple[str, ...]:
         f"{axes}{shift}" if axes else f"{one.group} devices",
         "XLA" if one.asked == "xla" else "the program",
         _purpose(one),
-        line[2] if line[1] or ":" in line[2] else "",
+        line_in(one.source),
     )
 
 

@@ -11,6 +11,7 @@ from distlab.text.bytes import three_digits
 _DELIMITERS = ("$$", "\\(", "\\[")
 _KINDS = {"f": "float", "s": "int", "u": "uint", "c": "complex"}
 _NAMED = {"bf16": "bfloat16", "pred": "bool"}
+_LINE = re.compile(r":\d+$|, line \d+$")
 
 
 def duration_text(seconds: float) -> str:
@@ -71,6 +72,12 @@ def _dtype(name: str) -> str:
         return _NAMED.get(name, name)
     variant = f"_{match[3]}" if match[3] else ""
     return f"{_KINDS[match[1]]}{match[2]}{variant}"
+
+
+def line_in(source: str) -> str:
+    """Returns the line in a collective's source, `"psum at train.py:7"`; "" where it has none."""
+    line = source.rpartition(" at ")[2]
+    return line if _LINE.search(line) else ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -114,6 +114,20 @@ def test_arrays_left_whole_are_named(
         assert name in found[0].text
 
 
+def test_arrays_that_are_dropped_or_divided_already_are_not_named() -> None:
+    mesh = grid(data=4, model=2)
+
+    def step(state: Any, other: Any) -> Any:
+        return jax.tree.map(lambda one: 2 * one, state)
+
+    sizes = {"w": (2048, 1024), "v": (1024, 1024), "rows": (4, 1048577)}
+    specs = {"w": P("data", "model"), "v": P("data", "model"), "rows": DATA}
+    state = shaped(mesh, specs, {name: array(*size) for name, size in sizes.items()})
+    kept = jax.tree.map(lambda a: a.sharding, state)
+    dropped = shaped(mesh, P(), array(1024, 1024))
+    assert "undivided_array" not in causes(jax.jit(step, out_shardings=kept), state, dropped)
+
+
 ROUND = P("y", None, "x")
 ACROSS = P(None, ("x", "y"), None)
 

@@ -8,6 +8,7 @@ from distlab.text.units import (
     count_text,
     dtype_text,
     duration_text,
+    line_in,
     plain,
     rate_text,
     share_text,
@@ -44,6 +45,12 @@ def test_numbers_have_units_that_people_read() -> None:
     assert share_text(0.634) == "63 %"
     assert share_text(float("nan")) == "unknown"
     assert value_text(0.042134) == "0.04213"
+
+
+def test_the_line_of_a_source_is_found_where_it_has_one() -> None:
+    lines = {"jit(f)/psum at a b.py:7": "a b.py:7", "psum at cell 3, line 4": "cell 3, line 4"}
+    assert {source: line_in(source) for source in lines} == lines
+    assert [line_in(one) for one in ("train.py:7", "jit(f)/psum", "")] == ["train.py:7", "", ""]
 
 
 def test_texts_of_strangers_are_one_line_without_commands() -> None:

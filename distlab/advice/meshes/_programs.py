@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from distlab.advice._texts import new_advice
 from distlab.events import Advice, ArrayPlace, Collective, Compile
 
-Finder = Callable[[Compile], Advice | None]
-
 
 def kept(program: Compile) -> list[ArrayPlace]:
-    """Returns the inputs that come back as outputs: parameters and moments, not batches."""
+    """Returns the inputs that come back as outputs: parameters and moments, not batches.
+
+    Those that the program drops, or that are on no mesh, are none of them.
+    """
     made = {(one.dtype, *one.shape) for one in program.outputs}
-    return [one for one in program.inputs if one.shape and (one.dtype, *one.shape) in made]
+    return [
+        one
+        for one in program.inputs
+        if one.shape and one.spec is not None and (one.dtype, *one.shape) in made
+    ]
 
 
 def axes_of(array: ArrayPlace) -> set[str]:
@@ -41,12 +46,6 @@ def gathered(program: Compile) -> Iterator[Collective]:
     for one in program.collectives:
         if one.kind == "all-gather" and one.asked == "xla":
             yield one
-
-
-def line_of(one: Collective) -> str:
-    """Returns the line of the user's program that a collective stems from; "" if unknown."""
-    place = one.source.rpartition(" at ")[2]
-    return place if ":" in place and " " not in place else ""
 
 
 def advice_on(program: Compile, cause: str, text: str, remedy: str, line: str = "",

@@ -17,10 +17,10 @@ from distlab.advice.meshes._programs import (
     divides_states,
     gathered,
     kept,
-    line_of,
 )
 from distlab.events import Advice, Collective, Compile
 from distlab.text.bytes import bytes_text
+from distlab.text.units import line_in
 
 SLICED: Final = "sliced_gather"
 BATCH: Final = "gathered_batch"
@@ -38,7 +38,7 @@ def sliced(program: Compile) -> Advice | None:
     if not found:
         return None
     one = max(found, key=lambda one: one.then_sliced)
-    line = line_of(one)
+    line = line_in(one.source)
     return advice_on(
         program,
         SLICED,
@@ -72,7 +72,7 @@ def batch(program: Compile) -> Advice | None:
     if sum(map(_sent, found)) < _LEAST_SHARE * sum(map(_sent, program.collectives)) or not found:
         return None
     one = max(found, key=lambda one: one.operand_bytes * one.group)
-    line, whole = line_of(one), one.operand_bytes * one.group
+    line, whole = line_in(one.source), one.operand_bytes * one.group
     what = ", ".join(one.names) or "activations"
     return advice_on(
         program,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice.meshes._programs import advice_on, axes_of, divides_states, kept
+from distlab.advice.meshes._programs import advice_on, divides_states, kept
 from distlab.events import Advice, Compile
+from distlab.meshes import blocks
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "undivided_array"
@@ -28,8 +29,7 @@ def on_program(program: Compile) -> Advice | None:
             one
             for one in kept(program)
             if one.bytes_per_device >= _LEAST_BYTES
-            and axis not in axes_of(one)
-            and any(length % size == 0 for length in one.shape)
+            and axis in blocks.divisible_along(one.shape, one.spec or (), program.mesh)
         ]
         saved = sum(one.bytes_per_device * (size - 1) // size for one in whole)
         found.append((saved, axis, [one.name for one in whole]))
