@@ -50,16 +50,10 @@ _VALUES_KEPT: Final = 64
 class Reader:
     """Reads the collectives of one program, whose arrays give meshes and names."""
 
-    def __init__(self, module: Module, places: Places | None = None) -> None:
-        self._module, self._places = module, places or Places(module)
+    def __init__(self, module: Module, places: Places) -> None:
+        self._module, self._places = module, places
         self._flow = Flow(module)
-        header = module.header
-        self._given = {
-            int(one.operands[0]): sum(sizes_of(one))
-            for one in module.computations.get(module.entry, {}).values()
-            if one.opcode == "parameter"
-        }
-        self._devices = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
+        self._given = {n: sum(sizes_of(one)) for n, one in module.parameters.items()}
 
     def collectives(self) -> list[Collective]:
         """Returns the collectives, in the program's order."""
@@ -129,9 +123,10 @@ class Reader:
             found = [along_pairs(pairs, mesh) for mesh in self._places.meshes]
             taking = len({end for pair in pairs for end in pair})
             return next((one for one in found if one), Along()), taking, taking
-        groups = groups_of(one.attributes.get("replica_groups", ""), self._devices)
+        devices = self._module.devices
+        groups = groups_of(one.attributes.get("replica_groups", ""), devices)
         if groups is None:
-            return Along(), self._devices, self._devices
+            return Along(), devices, devices
         group = groups.shape[1]
         tried = [
             (mesh, along) for mesh in self._places.meshes if (along := along_groups(groups, mesh))

@@ -67,9 +67,8 @@ def read_program(compiled: Any, notes: ProgramNotes = NO_NOTES) -> ProgramConten
         _read(compiled, "output_shardings"),
     )
     places = Places(module, trees, notes)
-    flops, header = _known(cost.get("flops")), module.header
+    flops, devices = _known(cost.get("flops")), module.devices
     whole = None if notes.lowered is None else whole_flops(unwrapped(notes.lowered), notes.jaxpr)
-    devices = int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
     return ProgramContents(
         collectives=Reader(module, places).collectives(),
         flops=flops,
@@ -103,11 +102,6 @@ def read_programs(programs: Sequence[Any]) -> ProgramContents:
     collectives = [one for contents in read for one in contents.collectives]
     mesh: dict[str, int] = next((one.mesh for one in read if one.mesh), {})
     return ProgramContents(collectives, None, None, mesh=mesh)
-
-
-def collectives_of(text: str) -> list[Collective]:
-    """Returns the collectives in an optimised program's text, whose mesh is unknown."""
-    return Reader(parse(text)).collectives()
 
 
 def _read(compiled: Any, attribute: str) -> Any:

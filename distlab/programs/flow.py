@@ -99,10 +99,8 @@ class Flow:
     def origins(self, value: Value) -> list[int]:
         """Returns the inputs of which a value is made by moving alone; empty if it is computed."""
         found: dict[int, None] = {}
-        for one in _walk([value], lambda one: self._sources(one, found)):
-            if one is None:
-                return []
-        return list(found)
+        walk = _walk(value, lambda one: self._sources(one, found))
+        return [] if any(one is None for one in walk) else list(found)
 
     def _sources(self, value: Value, found: dict[int, None]) -> Iterator[Value | None]:
         """Yields what a value is made of, None where it is computed; adds the inputs to `found`."""
@@ -148,7 +146,7 @@ class Flow:
         The nearest come first.
         """
         found: dict[int, None] = {}
-        for _ in _walk([value], lambda one: self._onward(one, counts, found)):
+        for _ in _walk(value, lambda one: self._onward(one, counts, found)):
             pass
         return list(found)
 
@@ -270,11 +268,10 @@ class Flow:
 
 
 def _walk(
-    start: Iterable[Value], onward: Callable[[Value], Iterable[Value | None]]
+    start: Value, onward: Callable[[Value], Iterable[Value | None]]
 ) -> Iterator[Value | None]:
     """Yields each value that is reached, the nearest first; None for a way that ends."""
-    queue = deque(start)
-    seen = set(queue)
+    queue, seen = deque([start]), {start}
     while queue:
         if len(seen) > _FARTHEST:
             yield None

@@ -11,6 +11,7 @@ read, because few instructions of a large program are needed.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -87,6 +88,18 @@ class Module:
     computations: dict[str, dict[str, Instruction]] = field(default_factory=dict)
     roots: dict[str, str] = field(default_factory=dict)  # Computations to their results
     frames: dict[int, Frame] = field(default_factory=dict)  # By `stack_frame_id`
+
+    @property
+    def devices(self) -> int:
+        """Number of devices that run it."""
+        counts = (self.header.get(name, 1) for name in ("num_partitions", "replica_count"))
+        return math.prod(map(int, counts))
+
+    @property
+    def parameters(self) -> dict[int, Instruction]:
+        """The arrays that it receives, by number."""
+        entry = self.computations.get(self.entry, {}).values()
+        return {int(one.operands[0]): one for one in entry if one.opcode == "parameter"}
 
 
 def parse(text: str) -> Module:

@@ -9,16 +9,12 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-MeshShape: TypeAlias = Mapping[str, int]
-"""Names of a mesh's axes to their sizes, in order: `dict(mesh.shape)`."""
-
-Positions: TypeAlias = npt.NDArray[np.int64]
+from distlab.meshes.blocks import Axes, Ints
 
 _IOTA: Final = re.compile(r"^\(?\[([\d,]+)\](?:<=\[([\d,]+)\])?(?:T\(([\d,]+)\))?")
 _MESH: Final = re.compile(r"^mesh\[(.*?)\](?:,\s*device_ids=\((.*)\))?\s*\{(.*?)\}$")
@@ -35,7 +31,7 @@ class Along(NamedTuple):
 
 
 @functools.lru_cache(512)
-def groups_of(written: str, devices: int) -> Positions | None:
+def groups_of(written: str, devices: int) -> Ints | None:
     """Returns replica groups, one a row; None for a form that is unknown.
 
     A group that is smaller than the largest repeats its first position.
@@ -53,20 +49,20 @@ def groups_of(written: str, devices: int) -> Positions | None:
     return np.array([row + row[:1] * (most - len(row)) for row in rows]) if rows else None
 
 
-def along_groups(groups: Positions | None, mesh: MeshShape) -> Along | None:
+def along_groups(groups: Ints, mesh: Axes) -> Along | None:
     """Returns the axes along which the positions of each group differ; None for another mesh."""
     sizes = tuple(mesh.values())
-    if groups is None or groups.max() >= math.prod(sizes):
+    if groups.max() >= math.prod(sizes):
         return None
     at = np.stack(np.unravel_index(groups, sizes), -1)  # (groups, members, axes)
     differ = (at != at[:, :1]).any((0, 1))
     return Along(tuple(name for name, one in zip(mesh, differ, strict=True) if one))
 
 
-def along_pairs(pairs: Sequence[tuple[int, int]], mesh: MeshShape) -> Along | None:
+def along_pairs(pairs: Sequence[tuple[int, int]], mesh: Axes) -> Along | None:
     """Returns the axes along which a permutation sends, and how far if all go as far."""
     sizes = tuple(mesh.values())
-    if not pairs or max(map(max, pairs)) >= math.prod(sizes):
+    if max(map(max, pairs)) >= math.prod(sizes):
         return None
     source, target = (np.stack(np.unravel_index(ends, sizes), -1) for ends in np.array(pairs).T)
     by = (target - source) % np.array(sizes)
@@ -78,7 +74,7 @@ def along_pairs(pairs: Sequence[tuple[int, int]], mesh: MeshShape) -> Along | No
     return Along(tuple(list(mesh)[axis] for axis in axes), shift)
 
 
-def fills(along: Along, group: int, mesh: MeshShape) -> bool:
+def fills(along: Along, group: int, mesh: Axes) -> bool:
     """Returns whether groups of this size are whole axes, and not parts of them."""
     return math.prod(mesh[axis] for axis in along.axes) == group
 
@@ -87,13 +83,13 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def _iota(shape: Sequence[int], order: Sequence[int]) -> Positions:
+def _iota(shape: Sequence[int], order: Sequence[int]) -> Ints:
     """Returns the positions of all devices, `shape` transposed to `order`, as one row."""
     positions = np.arange(math.prod(shape)).reshape(tuple(shape))
     return (positions.transpose(tuple(order)) if order else positions).reshape(-1)
 
 
-def _mesh_groups(axes: str, ids: str, used: str) -> Positions:
+def _mesh_groups(axes: str, ids: str, used: str) -> Ints:
     """Returns the groups along some axes of a mesh, of which `'a':(2)4` is a part.
 
     That part has 4 positions, and what comes before it in the axis has 2.

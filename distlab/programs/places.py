@@ -15,6 +15,7 @@ from jax.tree_util import DictKey, SequenceKey, keystr
 
 from distlab.events import ArrayPlace
 from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
+from distlab.meshes import blocks
 from distlab.programs.hlo_text import Module
 
 Path: TypeAlias = tuple[Any, ...]
@@ -55,7 +56,7 @@ class Places:
                 one._replace(shown=user.path or _parsed(user.name), name=user.name)
                 for one, user in zip(taken, notes.inputs, strict=True)
             ]
-        written = _written_names(module)
+        written = {n: one.metadata.get("op_name", "") for n, one in module.parameters.items()}
         used = [one for one in taken if one.sharding is not None]
         first = max(len(written) - len(used), 0)  # arrays that it closes over come before
         taken = _named(taken, {one.path: written.get(first + n, "") for n, one in enumerate(used)})
@@ -127,15 +128,6 @@ def _joined(infos: Any, shardings: Any) -> list[_Array]:
     ]
 
 
-def _written_names(module: Module) -> dict[int, str]:
-    """Returns the names of the program's parameters, such as `params['w']`, by number."""
-    return {
-        int(one.operands[0]): one.metadata.get("op_name", "")
-        for one in module.computations.get(module.entry, {}).values()
-        if one.opcode == "parameter"
-    }
-
-
 def _meshes(shardings: Iterable[Any]) -> list[dict[str, int]]:
     meshes = dict.fromkeys(s.mesh for s in shardings if isinstance(s, NamedSharding))
     return [dict(mesh.shape) for mesh in meshes]
@@ -163,11 +155,7 @@ def _spec(sharding: Any, ndim: int) -> list[list[str]] | None:
     """Returns the axes that divide each dimension."""
     if not isinstance(sharding, NamedSharding):
         return None
-    parts = [*sharding.spec, *(None for _ in range(ndim - len(sharding.spec)))]
-    return [
-        [part] if isinstance(part, str) else [*part] if isinstance(part, tuple) else []
-        for part in parts
-    ]
+    return [list(names) for names in blocks.full_spec(sharding.spec, ndim)]
 
 
 def _donated(one: _Array) -> bool:

@@ -150,10 +150,11 @@ class ProgramReport:
     def __repr__(self) -> str:
         """Returns the facts and the table of collectives as text."""
         lines = [f"{self.name}: {self._facts()}", *self._memory()]
-        rows, left = self._table()
+        rows = self._table()
         if rows:
-            lines += ["", *aligned([_HEADINGS, *rows])]
-        lines += [f"and {left} more kinds of collectives"] * (left > 0)
+            lines += ["", *aligned([_HEADINGS, *rows[:_MOST_ROWS]])]
+        if len(rows) > _MOST_ROWS:
+            lines.append(f"and {len(rows) - _MOST_ROWS} more kinds of collectives")
         lines += [f"\n{one.text} {one.remedy}" for one in self.advice()]
         return "\n".join(lines)
 
@@ -163,7 +164,7 @@ class ProgramReport:
         text = "".join(f"<div>{escape(note)}</div>" for note in notes)
         rows = [
             [cell.replace(" ", "\u00a0") if len(cell) < _SHORT else cell for cell in row]
-            for row in self._table()[0]
+            for row in self._table()
         ]
         return card(self.name, self._facts(), _HEADINGS, rows, picture=text)
 
@@ -187,8 +188,8 @@ class ProgramReport:
         ]
         return [f"memory of a device: {', '.join(parts)}"] if parts else []
 
-    def _table(self) -> tuple[list[list[str]], int]:
-        """Returns the rows of the largest collectives, equal ones as one, and how many are left."""
+    def _table(self) -> list[list[str]]:
+        """Returns the rows of the collectives, equal ones as one, the largest first."""
         often = Counter[tuple[str, ...]]()
         sent = Counter[tuple[str, ...]]()
         unknown = set()
@@ -198,12 +199,10 @@ class ProgramReport:
             sent[row] += _sent(one)
             if one.times_per_step is None:
                 unknown.add(row)
-        rows = sorted(often, key=lambda row: -sent[row])
-        texts = [
+        return [
             [row[0], f"{count_text(often[row])}{'+' * (row in unknown)}", *row[1:]]
-            for row in rows[:_MOST_ROWS]
+            for row in sorted(often, key=lambda row: -sent[row])
         ]
-        return texts, len(rows) - len(texts)
 
 
 def _sent(one: Collective) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import distlab as dl
+from distlab.programs.report import ProgramReport
+
 
 class Case(NamedTuple):
     """A function that is not yet compiled, and shapes of its arguments on a mesh."""
@@ -21,10 +25,12 @@ class Case(NamedTuple):
     fn: Any
     args: tuple[Any, ...]
 
-    def compiled(self) -> jax.stages.Compiled:
-        """Compiles it; nothing runs."""
-        compiled: jax.stages.Compiled = self.fn.lower(*self.args).compile()
-        return compiled
+
+@functools.cache
+def reported(make: Callable[[], Case]) -> ProgramReport:
+    """Returns the program of one of the functions below, compiled once for all tests."""
+    case = make()
+    return dl.program(case.fn, *case.args)
 
 
 def grid(**axes: int) -> Mesh:

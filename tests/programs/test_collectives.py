@@ -14,7 +14,10 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from distlab.events import Collective
-from distlab.programs.contents import ProgramContents, collectives_of, read_program, read_programs
+from distlab.programs.collectives import Reader
+from distlab.programs.contents import ProgramContents, read_program, read_programs
+from distlab.programs.hlo_text import parse
+from distlab.programs.places import Places
 
 REPLICAS = 4
 WIDTH = 6
@@ -40,6 +43,11 @@ def compiled(fn: Callable[..., Any], *locals_: Any) -> jax.stages.Compiled:
 
 def found(fn: Callable[..., Any], *locals_: Any) -> list[Collective]:
     return read_program(compiled(fn, *locals_)).collectives
+
+
+def written(text: str) -> list[Collective]:
+    module = parse(text)
+    return Reader(module, Places(module)).collectives()
 
 
 def psum(value: Any) -> Any:
@@ -206,28 +214,13 @@ ENTRY %main (x: bf16[4,2], y: f32[8,4]) -> f32[1,4] {
 
 
 def test_asynchronous_collectives_count_once() -> None:
-    reduce, gather, scatter = collectives_of(ASYNCHRONOUS)
+    reduce, gather, scatter = written(ASYNCHRONOUS)
     assert (reduce.kind, reduce.operand_bytes, reduce.dtype) == ("all-reduce", 16, "bf16")
     assert reduce.participants == 8
     assert reduce.source.endswith("at train.py:12")
     assert (gather.kind, gather.operand_bytes, gather.participants) == ("all-gather", 16, 4)
     assert (scatter.kind, scatter.operand_bytes) == ("reduce-scatter", 128)
     assert (scatter.participants, scatter.times_per_step) == (8, 1)
-
-
-@pytest.mark.parametrize(
-    ("groups", "participants"),
-    [
-        ("mesh['replica'=4] {'replica'}", 4),
-        ("mesh['replica'=4,'model'=2] {'replica'}", 8),
-        ("{{0,1,2,3}}", 4),
-        ("[1,4]<=[4]", 4),
-    ],
-)
-def test_groups_are_read_in_each_form_that_xla_writes(groups: str, participants: int) -> None:
-    text = ASYNCHRONOUS.replace("replica_groups=[2,4]<=[8]", f"replica_groups={groups}")
-    reduce = collectives_of(text)[0]
-    assert reduce.participants == participants
 
 
 # As TPUs write it: a gather in three computations of one chain, a sum that is scattered in a
@@ -300,7 +293,7 @@ ENTRY %main (x: f32[4,2], y: f32[8,4], small: f32[2]) -> f32[1,4] {
 
 
 def test_collectives_of_a_tpu_are_what_they_do() -> None:
-    gather, small, sent, scatter = collectives_of(TPU)
+    gather, small, sent, scatter = written(TPU)
     assert (gather.kind, gather.times_per_step, gather.wire_bytes) == ("all-gather", 1, 224)
     assert (small.kind, small.operand_bytes, small.group) == ("all-reduce", 64, 8)
     assert (sent.kind, sent.times_per_step) == ("collective-permute", 5)

@@ -16,20 +16,15 @@ import distlab as dl
 from distlab.advice import advise_on_program
 from distlab.errors import ArgumentTypeError
 from distlab.events import Compile
-from distlab.programs.report import Divisible, ProgramReport
+from distlab.programs.report import Divisible
 from tests.listening import listening
 from tests.programs import meshes
-from tests.programs.meshes import Case, array, grid, shaped
+from tests.programs.meshes import array, grid, reported, shaped
 
 
-def reported(case: Case) -> ProgramReport:
-    return dl.program(case.fn, *case.args)
-
-
-def test_a_report_has_bytes_by_axis_and_arrays_with_specs() -> None:
-    found = reported(meshes.tensor_parallel())
+def test_a_report_has_arrays_with_specs() -> None:
+    found = reported(meshes.tensor_parallel)
     assert found.mesh == {"data": 4, "model": 2}
-    assert found.by_axis() == {"model": 2_048, "data": 419_430}
     w1 = next(one for one in found.inputs if one.name == "state[0]['w1']")
     assert (w1.shape, w1.spec, w1.bytes_per_device) == ([256, 512], [[], ["model"]], 262_144)
     assert w1.donated
@@ -38,7 +33,7 @@ def test_a_report_has_bytes_by_axis_and_arrays_with_specs() -> None:
 
 
 def test_arrays_that_lie_whole_could_be_divided() -> None:
-    found = reported(meshes.data_parallel())
+    found = reported(meshes.data_parallel)
     assert found.could_be_divided() == []  # nothing holds a megabyte
     first, *others = found.could_be_divided(1 << 19)
     assert first == Divisible("state[0]['w1']", "data", 524_288, 458_752)
@@ -47,33 +42,14 @@ def test_arrays_that_lie_whole_could_be_divided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "w", "v", "times"),
-    [
-        (P("data"), P(None, "model"), P("model"), 1.0),
-        (P("data"), P(), P(), 2.0),
-        (P(), P(), P(), 8.0),
-        (P(("data", "model")), P(), P(), 1.0),
-    ],
-)
-def test_computed_times_are_those_of_repeated_work(x: P, w: P, v: P, times: float) -> None:
-    def loss(params: Any, x: Any) -> Any:
-        return jnp.mean((jnp.tanh(x @ params[0]) @ params[1]) ** 2)
-
-    mesh, square = grid(data=4, model=2), array(256, 256)
-    params = shaped(mesh, w, square), shaped(mesh, v, square)
-    found = dl.program(jax.jit(jax.grad(loss)), params, shaped(mesh, x, array(64, 256)))
-    assert found.computed_times == pytest.approx(times, rel=0.03)
-
-
-@pytest.mark.parametrize(
     "make", [meshes.fsdp_by_hand, meshes.ring_attention, meshes.pipeline, meshes.expert_parallel]
 )
 def test_work_in_a_shard_map_is_divided(make: Any) -> None:
-    assert reported(make()).computed_times == pytest.approx(1, abs=0.03)
+    assert reported(make).computed_times == pytest.approx(1, abs=0.03)
 
 
 def test_text_and_notebook_show_the_table() -> None:
-    found = reported(meshes.ring_attention())
+    found = reported(meshes.ring_attention)
     text = repr(found)
     first, memory, _, headings, *rows = text.splitlines()
     assert first.startswith("step: 8 devices (data 2 \u00d7 seq 4), ")
@@ -88,6 +64,22 @@ def test_text_and_notebook_show_the_table() -> None:
     assert "<td" in html
     assert "seq\u00a0-1" in html
     assert "<script" not in html
+
+
+def test_more_kinds_of_collectives_than_fit_are_counted() -> None:
+    mesh = grid(data=8)
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    def step(x: Any) -> Any:
+        for size in range(1, 19):
+            x = x + jax.lax.ppermute(x[:size], "data", [(0, 1)]).sum()
+        return x
+
+    found = dl.program(step, shaped(mesh, P(), array(32)))
+    assert repr(found).count("collective-permute") == found._repr_html_().count("<td") // 8 == 16
+    assert "and 2 more kinds of collectives" in repr(found)
+    assert "and 2 more" in found._repr_html_()
 
 
 def test_every_way_to_jit_has_a_program() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from distlab.programs.contents import read_program
 from tests.programs import meshes
 
 # kind, times, bytes of the operands, bytes sent, axes, shift, asked, purpose, names
@@ -83,7 +81,7 @@ SENT = {
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
 def test_collectives_of_a_program_are_those_of_its_idiom(make: Callable[[], meshes.Case]) -> None:
-    found = read_program(make().compiled()).collectives
+    found = meshes.reported(make)
     rows = [
         (
             one.kind,
@@ -96,10 +94,7 @@ def test_collectives_of_a_program_are_those_of_its_idiom(make: Callable[[], mesh
             one.purpose,
             one.names,
         )
-        for one in found
+        for one in found.collectives
     ]
     assert sorted(rows, key=str) == sorted(TABLES[make], key=str)
-    sent = Counter[str]()
-    for one in found:
-        sent["+".join(one.axes)] += (one.wire_bytes or 0) * (one.times_per_step or 0)
-    assert sent == SENT[make]
+    assert found.by_axis() == SENT[make]
