@@ -114,7 +114,8 @@ class Board:
             # Or Bokeh would walk through all models for each new chart: most of the time.
             with document.models.freeze():
                 failed = self._update_charts(folds, view, page)
-        if page in {None, "batches"} and self._is_new("batch_grids", folds.version("batches")):
+        chosen = folds.version("batches"), view.batch, view.dataset
+        if page in {None, "batches"} and self._is_new("batch_grids", chosen):
             self.set_rows("batch_grids", grids.batch_rows(folds.batch(view.batch, view.dataset)))
         for table, (own_page, fold, rows) in _TABLE_ROWS.items():
             if page in {None, own_page} and self._is_new(table, folds.version(fold)):

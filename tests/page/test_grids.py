@@ -20,6 +20,8 @@ from distlab.events import (
 )
 from distlab.folds import Folds
 from distlab.page import grids
+from distlab.page.board import Board
+from distlab.page.view import View
 from tests.recording import samples
 from tests.synthetic import whole_run
 
@@ -105,6 +107,18 @@ def test_shares_lie_at_their_places_of_the_mesh() -> None:
 def test_parts_of_a_batch_are_drawn_on_the_mesh() -> None:
     [picture] = grids.batch_pictures(read(run_on(SMALL)).batch())
     assert picture.texts == ["0", "0", "1", "1", "2", "2", "3", "3"]
+
+
+def test_another_batch_of_a_stored_run_is_drawn() -> None:
+    *events, batch, step, sample = run_on(SMALL)
+    later = msgspec.structs.replace(batch, batch=1, spec=[[], ["model"]])
+    folds, board = read([*events, batch, later, step, sample]), Board()
+    drawn = []
+    for number in (0, 1):
+        board.update(folds, View(page="batches", batch=number))
+        drawn.append(dict(board._rows["batch_grids"]))
+    assert drawn == [grids.batch_rows(folds.batch(number)) for number in (0, 1)]
+    assert drawn[0] != drawn[1]
 
 
 def test_1024_devices_have_a_cell_and_a_tooltip_each() -> None:
