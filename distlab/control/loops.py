@@ -126,14 +126,17 @@ class LoopControl(Uncopied):
 
     def earliest(self, order: Order) -> Place:
         """Returns the place at which the order could be obeyed first."""
-        if self._hold is None or order == "stop":
-            return self._here
-        program, begun = self._hold
-        return program, begun + (order == "step")
+        with self._changed:
+            if self._hold is None or order == "stop":
+                return self._here
+            program, begun = self._hold
+            return program, begun + (order == "step")
 
     def obey(self, order: Order, place: Place) -> None:
         """Has an order take effect at a place that is not passed."""
         with self._changed:
+            if order != "resume" and place[0] < self._here[0]:
+                return  # the program began anew while workers agreed
             match order:
                 case "pause" | "step":
                     self._is_step = order == "step" and self._hold is not None

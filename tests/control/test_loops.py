@@ -130,6 +130,15 @@ def test_a_click_between_two_loops_counts_for_the_next_one() -> None:
     assert list(dl.controlled(range(3))) == [0, 1, 2]
 
 
+def test_an_order_that_comes_after_its_program_does_nothing() -> None:
+    control = own()
+    assert list(dl.controlled(range(1))) == [0]
+    place = control.earliest("stop")
+    begin_anew()
+    control.obey("stop", place)
+    assert list(dl.controlled(range(3))) == [0, 1, 2]
+
+
 def test_a_pause_and_a_stop_hold_for_later_epochs() -> None:
     control = own()
     taken: list[tuple[int, int]] = []
@@ -195,8 +204,8 @@ def test_each_change_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     worker.wait_for("paused")
     worker.control.resume()
     worker.thread.join(LIMIT_SECONDS)
-    told = [(e.name, e.state, e.position) for e in notes.events if isinstance(e, Loop)]
-    assert told == [
+    found = [(e.name, e.state, e.position) for e in notes.events if isinstance(e, Loop)]
+    assert found == [
         ("fit", "running", 0),
         ("fit", "paused", 1),
         ("fit", "running", 1),
