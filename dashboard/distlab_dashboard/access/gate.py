@@ -23,7 +23,7 @@ from distlab_dashboard.access.headers import POLICY, page_policy
 from distlab_dashboard.access.hosts import Host, Hosts
 from distlab_dashboard.access.messages import PageSocket
 from distlab_dashboard.access.notices import Reason, Refusal
-from distlab_dashboard.access.token import Token
+from distlab_dashboard.access.token import Role, Token
 from distlab_dashboard.library import Library
 
 _PAGE: Final = ("", "/")
@@ -62,11 +62,12 @@ class Gate(Router):
             path = path[len(prefix) :] if path.startswith(prefix) else "/nowhere"
         # Refused requests are logged as well, and bodies that can't be parsed as warnings.
         given = take_token(request)
+        role = self._token.role(request, given)
         request.headers.pop("Content-Type", None)
         reason = (
             self._wrong_host(request)
             or self._wrong_sender(request, path)
-            or self._wrong_token(request, path, given)
+            or self._wrong_token(role, path, given)
             or self._wrong_path(request, path)
         )
         if reason is not None:
@@ -83,7 +84,6 @@ class Gate(Router):
         # Bokeh would take a session from the address, or a header: each page begins its own.
         keep_arguments(request, _RUNS)
         request.headers.pop("Bokeh-Session-Id", None)
-        role = self._token.role(request, given)
         assert role is not None
         request.arguments[ROLE] = [role.encode()]  # of the session: Bokeh keeps and signs it
         cookie = self._token.cookie(role)
@@ -118,10 +118,9 @@ class Gate(Router):
             return None
         return _not_from("another site")
 
-    def _wrong_token(
-        self, request: HTTPServerRequest, path: str, given: str | None
-    ) -> Reason | None:
-        if self._token.role(request, given) is not None:
+    @staticmethod
+    def _wrong_token(role: Role | None, path: str, given: str | None) -> Reason | None:
+        if role is not None:
             return None
         asks = path in _PAGE
         text = "Open the whole address that the server printed."
