@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
     with Run.open(args.folder) as recorded:
         found = recorded.advice()
-        any_step = recorded.summary()["steps"] or any(recorded.events("closures"))
-    if not found and not any_step:
+        any_step = found or recorded.summary()["steps"] or any(recorded.events("closures"))
+    if not any_step:
         print("Advice needs steps, and the run recorded none.")
     elif not found:
         print("Nothing to advise: no straggler, no waiting for input, no needless work was found.")

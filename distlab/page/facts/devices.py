@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from distlab.folds import DeviceColumns
 from distlab.folds.device_part import MOST_ROWS
@@ -11,18 +10,11 @@ from distlab.page.facts.amounts import NOTHING, Facts, first_rows
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain, share_text
 
-_SHADES: Final = (
-    "the strong colour is the share of the watched time in which the device computes, as captures "
-    "show; pale is the rest of the time with a step in flight, in which it waits for other devices "
-    "or for a core"
-)
-
 
 def device_facts(devices: DeviceColumns) -> Facts:
     """Returns the memory of the devices, and the parts that can be chosen."""
     process = devices["process_bytes"]
     return {
-        "busy_note": _SHADES,
         "marks_newest": not devices["ended"],
         "simulated": devices["simulated"],
         "device_memory": _memory(devices),
