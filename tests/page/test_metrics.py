@@ -15,7 +15,7 @@ def noted(*values: dict[str, float]) -> Facts:
     return metric_facts(folds.columns("metrics"))
 
 
-def test_the_loss_is_told_after_however_many_other_names() -> None:
+def test_the_loss_is_shown_after_however_many_other_names() -> None:
     facts = noted({f"norm/layer{n}": 1.0 for n in range(64)}, {"loss": 0.5, "accuracy": 0.7})
     assert (facts["loss_name"], facts["loss"]) == ("loss", "0.5")
     assert facts["losses_not_drawn"] == ""

@@ -54,9 +54,9 @@ def test_a_functional_model_with_several_inputs_and_outputs() -> None:
     data = {"title": RANDOM.randint(0, 8, (20, 3)), "tags": X}
     targets = {"priority": RANDOM.randint(0, 2, (20, 1)), "department": Y}
     network.fit(data, targets, **FIT)
-    told = network.evaluate(data, targets, batch_size=20, verbose=0, return_dict=True)
-    weighted = told["priority_loss"] + 0.2 * told["department_loss"]
-    np.testing.assert_allclose(told["loss"], weighted, rtol=1e-5)
+    found = network.evaluate(data, targets, batch_size=20, verbose=0, return_dict=True)
+    weighted = found["priority_loss"] + 0.2 * found["department_loss"]
+    np.testing.assert_allclose(found["loss"], weighted, rtol=1e-5)
     predicted = network.predict(data, batch_size=8, verbose=0)
     right = np.mean(predicted["department"].argmax(1) == Y)
-    np.testing.assert_allclose(told["department_accuracy"], right, rtol=1e-5)
+    np.testing.assert_allclose(found["department_accuracy"], right, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""What pages and widgets see of `fit`."""
+"""Events of `fit` that pages and widgets show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models belong to a strategy, and what is refused."""
+"""Models that belong to a strategy, and what is refused."""
 
 from __future__ import annotations
 

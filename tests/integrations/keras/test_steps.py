@@ -1,4 +1,4 @@
-"""What a model made in a strategy's scope computes, beyond the goldens."""
+"""Numbers of a model made in a strategy's scope, beyond the goldens."""
 
 from __future__ import annotations
 
