@@ -109,7 +109,7 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
         summary["status"],
         f"{summary['steps']:,}".replace(",", " "),
-        "-" if rate is None else printable(rate_text(rate).replace("\u202f", " ")),
+        "-" if rate is None else printable(rate_text(rate)),
         str(max(summary["replicas"], default=0)),
         f"{size / 1e6:.1f} MB",
         plain(", ".join([*metrics, *gaps(summary)]), 200),

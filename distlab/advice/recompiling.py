@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,11 @@ _ADDED: Final = re.compile(r"([^\[.,\s]+)[^\s,]*(?:, \S+)* added or removed$")
 _SHAPE: Final = re.compile(r"\b[a-z]+\d*\[[\d, ]*\]")
 """The type of an array, such as `float32[8, 2]`."""
 
+_PLACED: Final = (
+    "Keep the argument's placement: put it with jax.device_put and one sharding before the first "
+    "call, and name out_shardings= where a function returns it."
+)
+
 _SLACK_NS: Final = 100_000_000
 """The `Run` event is made with the process's first event, which may be a compilation."""
 
@@ -42,7 +48,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         # An observed function may run on a mesh at a time.
         strategy = -1 if event.strategy in columns["meshes"] else event.strategy
         functions[strategy, event.function, event.source].append(event)
-    found = [_recompiled(columns, name, events) for (_, name, _), events in functions.items()]
+    found = [
+        _recompiled(columns, name, events) or _moved(columns, name, events)
+        for (_, name, _), events in functions.items()
+    ]
     return [advice for advice in found if advice is not None]
 
 
@@ -70,10 +79,7 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
             "into few sizes. Pass a changing number as an array, not in a string or object."
         )
         if all(event.cause == "new sharding" for event in events[1:]):
-            remedy = (
-                "Keep the argument's placement: put it with jax.device_put and one sharding before "
-                "the first call, and name out_shardings= where the function returns it."
-            )
+            remedy = _PLACED
         elif " -> " in change and not _SHAPE.search(change):
             remedy = (
                 "Pass a value that changes as an array, or keep it to few values: the function is "
@@ -99,6 +105,43 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
         time_ns=events[-1].time_ns,
         source=events[-1].source,
         saves_s=saved / 1e9,
+    )
+
+
+def _moved(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advice | None:
+    """Finds a program that few steps used, before arguments came with another placement."""
+    used = columns["steps_of"]
+    pairs = [
+        (before, after)
+        for before, after in pairwise(events)
+        if after.cause == "new sharding" and 0 < used.get(before.program, 0) <= _STEPS_A_PROGRAM
+    ]
+    if not pairs:
+        return None
+    argument, change = changing([after for _, after in pairs])
+    spent = sum(before.trace_ns + before.compile_ns for before, _ in pairs)
+    first, last = pairs[0][0], pairs[-1][1]
+    steps = sum(used[before.program] for before, _ in pairs)
+    taken = sum(used.get(event.program, 0) for event in events)
+    began = min(first.time_ns - first.trace_ns - first.compile_ns, columns["begin_ns"])
+    ended = max([last.time_ns, *columns["steps"]["dispatched_ns"][-1:].tolist()])
+    share = spent / max(ended - began, 1)
+    return new_advice(
+        CAUSE,
+        f"argument {argument}",
+        f"{function} was compiled again after {steps} step{'s' * (steps > 1)}, since only the "
+        f"placement of {argument} changed ({change}); the first program took {spent / 1e9:.1f} s.",
+        _PLACED,
+        evidence={
+            "compilations": len(events),
+            "compiling_s": spent / 1e9,
+            "share": min(share, 1.0),
+        },
+        page="events",
+        share=share,
+        time_ns=last.time_ns,
+        source=last.source,
+        saves_s=spent / 1e9 / max(taken, 1),
     )
 
 

@@ -136,7 +136,12 @@ def _largest(first: _Curve, second: _Curve) -> tuple[float, float, float] | None
 
 def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None]:
     """Returns the table's lines for one run."""
-    header, steps = run.columns("header"), run.columns("steps")
+    header, steps, programs = (
+        run.columns("header"),
+        run.columns("steps"),
+        run.columns("programs"),
+    )
+    compiled = zip(programs["at_s"], programs["compile_s"], strict=True)
     timeline, reductions = run.columns("timeline"), run.columns("reductions")
     waited_s = float(timeline["waited"].sum() * timeline["cell_s"])
     elapsed_s = steps["elapsed_s"] or None
@@ -155,7 +160,8 @@ def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None
         ("combined on one replica", "bytes"): sum(reductions["total_bytes"]),
         ("waited for input", "s"): waited_s,
         ("share of the time waited", "share"): waited_s / elapsed_s if elapsed_s else None,
-        ("tracing and compiling", "s"): run.columns("programs")["compiling_s"],
+        # Those of before the run are listed where they are still used.
+        ("tracing and compiling", "s"): sum(took for ready, took in compiled if ready),
     }
 
 

@@ -109,6 +109,7 @@ class EvidenceColumns(TypedDict):
     copies: Table
     costs: Table
     compiles: list[Compile]  #: The last 1,000
+    steps_of: dict[int, int]  #: All steps of the run, by program
     captures: list[Capture]  #: The last 16
     placements: list[Placement]  #: When variables held the most memory
     memory: dict[int, list[int]]  #: Bytes on each device, where reported
@@ -156,6 +157,7 @@ class Evidence(Fold[EvidenceColumns]):
         self._divided: Sharding | None = None
         self._own_python: Counter[str] = Counter()
         self._run_calls: set[str] = set()
+        self._steps_of: Counter[int] = Counter()
         self._lost = 0
         self._kept: dict[type[Event], deque[Event]] = {
             kind: deque(maxlen=most) for kind, most in _MOST.items()
@@ -165,6 +167,8 @@ class Evidence(Fold[EvidenceColumns]):
         kept = self._kept.get(type(event))
         if isinstance(event, Sharding) and event.mesh:  # advice asks for the sizes of all parts
             event = msgspec.structs.replace(event, sizes=event.parts)
+        if isinstance(event, Step):
+            self._steps_of[event.program] += 1
         if kept is not None:
             kept.append(event)
             self._note_first(event)
@@ -328,6 +332,7 @@ class Evidence(Fold[EvidenceColumns]):
             "copies": self._table(Copy),
             "costs": self._table(RecorderCost),
             "compiles": self._events(Compile),
+            "steps_of": dict(self._steps_of),
             "captures": self._events(Capture),
             "placements": self._most_placed
             if self._most_placed_bytes > self._placed_bytes
