@@ -70,8 +70,6 @@ def is_dispatching() -> bool:
 
 
 limit = LIMIT
-admitted = 0
-"""The number of steps that were in flight so far; in SPMD programs the same in all processes."""
 
 _waiting: deque[tuple[jax.Array, bool]] = deque()
 """An output of each step, and whether the step assigns variables."""
@@ -111,8 +109,6 @@ def take_awaited() -> int:
 
 def admit(result: jax.Array, *, assigns: bool = False) -> None:
     """Counts a step as in flight; waits for the older half, whose errors are kept, at the limit."""
-    global admitted
-    admitted += 1
     _waiting.append((result, assigns))
     if len(_waiting) <= limit:
         return
@@ -146,9 +142,7 @@ def require_sound() -> None:
 
 
 def begin_anew() -> None:
-    """Forgets the steps in flight, and counts from 0: their devices were given up."""
-    global admitted
-    admitted = 0
+    """Forgets the steps in flight: their devices were given up."""
     _waiting.clear()
     failed.clear()
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import jax
 
-from distlab.devices import in_flight
+from distlab.devices import dispatch_order, in_flight
 from distlab.errors import ClusterError, DonatedError, ProgramOrderError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import LEFT, ProcessGroup, Worker
@@ -23,7 +23,7 @@ FAILED: Final = "failed"
 """The folder of the key-value store that has the errors, by process."""
 
 ALIVE: Final = "alive"
-"""The folder in which each process shows that it lives, with the number of its steps."""
+"""The folder in which each process shows that it lives, and how many programs it handed over."""
 
 PARTED: Final = "parted"
 """The key of the arguments of a `ProgramOrderError`."""
@@ -124,8 +124,8 @@ def _suspected(own: ProcessGroup, left: Mapping[str, str], error: BaseException)
             return own.lost(
                 worker, "Its program has ended, and this one still communicates with it."
             )
-    steps = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
-    behind = [w for w in own.others if steps.get(str(w.index), 0) < in_flight.admitted]
+    counts = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
+    behind = [w for w in own.others if counts.get(str(w.index), 0) < dispatch_order.handed_over]
     named = behind or own.others
     names = " or ".join(worker.name for worker in named)
     return WorkerError(names, named[0].host, f"It did not come to a collective in time ({error}).")

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Final
 
-from distlab.devices import in_flight
+from distlab.devices import dispatch_order
 from distlab.errors import DistlabError
 from distlab.processes import gloo_sockets, meeting
 from distlab.processes.failures import ALIVE, FAILED, note, noted
@@ -60,9 +60,8 @@ class Watcher:
         now = time.monotonic()
         if now - self._beaten >= _BEAT_SECONDS:
             self._beaten = now
-            group.kv.set(
-                f"{ALIVE}/{group.index}", f"{in_flight.admitted} {now:.1f}", overwrite=True
-            )
+            beat = f"{dispatch_order.handed_over} {now:.1f}"
+            group.kv.set(f"{ALIVE}/{group.index}", beat, overwrite=True)
             self._find_silent(group.kv.below(ALIVE), now)
         closed = self._closed_links()
         # Read after the connections, and in this order: a process notes its failure, then its
