@@ -144,14 +144,7 @@ class ProcessGroup:
             self._calls[name] += 1
         return number
 
-    def exchange(
-        self,
-        name: str,
-        text: str,
-        timeout: float | None = None,
-        *,
-        check: Callable[[], None] | None = None,
-    ) -> list[str]:
+    def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
         """Returns the texts that all processes pass, in process order."""
         number = self.send(name, text)
         place = f"exchange/{name}/{number}/"
@@ -159,9 +152,7 @@ class ProcessGroup:
         texts = [
             text
             if worker.index == self.index
-            else self.awaited(
-                f"{place}{worker.index}", worker, f"{name} {number}", until, check=check
-            )
+            else self.awaited(f"{place}{worker.index}", worker, f"{name} {number}", until)
             for worker in self.workers
         ]
         if number:  # all have passed this text, so they have read the one before it

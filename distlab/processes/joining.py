@@ -105,8 +105,8 @@ def join(
         made = ProcessGroup(
             index, workers, generation=generation, links=tuple(links), timeout=timeout
         )
-        texts = made.exchange(
-            "addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS, check=start.look
+        texts = start.run(
+            lambda: made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
         )
     group.become(made)
     _register_end()

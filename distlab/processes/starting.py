@@ -113,8 +113,9 @@ class Start(contextlib.AbstractContextManager["Start"]):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             return
-        told = isinstance(error, ClusterError)
-        text = str(error) if told else f"{self._name} could not start: {shown_clause(error)}."
+        text = str(error)
+        if not isinstance(error, ClusterError):
+            text = f"{self._name} could not start: {shown_clause(error)}."
         send_all(self._links, Answer(error=text))
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             jax_internals.disconnect()

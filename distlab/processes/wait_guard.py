@@ -8,6 +8,7 @@ its program. Those that wait for nobody else than each other will never go on, s
 from __future__ import annotations
 
 import time
+from operator import is_not
 from typing import Final, final
 
 import msgspec
@@ -61,7 +62,7 @@ class WaitGuard:
         if (
             dispatch_order.handed_over != self._handed_over
             or len(waits) != len(self._waits)
-            or any(map(_is_not, waits, self._waits))
+            or any(map(is_not, waits, self._waits))
         ):
             self._handed_over = dispatch_order.handed_over
             self._waits, self._since, self._seen = waits, now, {}
@@ -129,10 +130,6 @@ def _programs_wait() -> object | None:
     """Returns what the thread that hands programs over waits for."""
     wait = waited_for(dispatch_order.program_thread())
     return DEVICES if wait is None and in_flight.is_dispatching() else wait
-
-
-def _is_not(one: object, other: object) -> bool:
-    return one is not other
 
 
 def _stuck(said: dict[int, _Waiting]) -> dict[int, _Waiting]:
