@@ -230,18 +230,13 @@ class Checkpoint:
             give_later(optimizer, number, arrays[name])
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
-    def _later(
-        self, names: Collection[str], name: str = "", inside: tuple[Checkpoint, ...] = ()
-    ) -> dict[str, tuple[Any, int]]:
+    def _later(self, names: Collection[str]) -> dict[str, tuple[Any, int]]:
         """Returns the variables that Keras' optimizers make in their first step, by name."""
         found: dict[str, tuple[Any, int]] = {}
-        for part, value in self._parts.items():
-            full = f"{name}/{part}" if name else part
-            if isinstance(value, Checkpoint):
-                if value is not self and value not in inside:
-                    found |= value._later(names, full, (*inside, self))
-            elif is_unbuilt_optimizer(value):
-                numbers = {one: one[len(full) + 1 :] for one in names if _is_below(one, full)}
+        for name, value in self._objects():
+            if is_unbuilt_optimizer(value):
+                below = [one for one in names if _is_below(one, name)]
+                numbers = {one: one.removeprefix(f"{name}/") for one in below}
                 found |= {one: (value, int(n)) for one, n in numbers.items() if n.isdecimal()}
         return found
 
@@ -307,16 +302,18 @@ class Checkpoint:
         state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
 
-    def _claims(self, name: str = "", inside: tuple[Checkpoint, ...] = ()) -> Iterator[str]:
-        """Yields the names of objects that must take all that was saved below these names."""
+    def _objects(
+        self, name: str = "", inside: tuple[Checkpoint, ...] = ()
+    ) -> Iterator[tuple[str, Any]]:
+        """Yields the objects that must take all that was saved below their names."""
         if self._root is not None:
-            yield name
+            yield name, self._root
         for part, value in self._parts.items():
             full = f"{name}/{part}" if name else part
             if not isinstance(value, Checkpoint):
-                yield full
+                yield full, value
             elif value is not self and value not in inside:  # a part may know its whole
-                yield from value._claims(full, (*inside, self))
+                yield from value._objects(full, (*inside, self))
 
     def _require_fit(
         self,
@@ -327,7 +324,7 @@ class Checkpoint:
         missing: list[str],
     ) -> None:
         """Checks that what was saved fits the objects."""
-        claims = list(self._claims())
+        claims = [name for name, _ in self._objects()]
         surplus = [name for name in unused if any(_is_below(name, claim) for claim in claims)]
         found = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
         faults = [

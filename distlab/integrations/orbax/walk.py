@@ -108,27 +108,24 @@ def _is_nnx(value: Any) -> bool:
 
 
 def _is_keras(value: Any) -> bool:
-    keras = sys.modules.get("keras")
-    if keras is None or not hasattr(keras, "Layer"):
+    keras: Any = sys.modules.get("keras")
+    if not hasattr(keras, "Layer"):
         return False
     return isinstance(value, keras.Layer | keras.optimizers.Optimizer | keras.Metric)
 
 
 def is_unbuilt_optimizer(value: Any) -> bool:
     """Returns whether a value is an optimizer of Keras that has not made its variables yet."""
-    keras = sys.modules.get("keras")
-    if keras is None or not hasattr(keras, "Layer"):
+    keras: Any = sys.modules.get("keras")
+    if not _is_keras(value) or not isinstance(value, keras.optimizers.Optimizer):
         return False
-    if not isinstance(value, keras.optimizers.Optimizer) or value.built:
-        return False
-    return not hasattr(value, "inner_optimizer")  # whose variables are numbered after it is built
+    # The variables of one with an inner one are numbered after it is built.
+    return not value.built and not hasattr(value, "inner_optimizer")
 
 
 def give_later(optimizer: Any, number: int, array: Any) -> None:
     """Keeps the value of a variable that an optimizer will make, for `integrations.keras`."""
-    if not hasattr(optimizer, "_distlab_later"):
-        object.__setattr__(optimizer, "_distlab_later", {})
-    optimizer._distlab_later[number] = array
+    vars(optimizer).setdefault("_distlab_later", {})[number] = array
 
 
 def _keras_parts(value: Any) -> dict[str, Any]:
