@@ -6,7 +6,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -131,8 +131,9 @@ class _Attempt:
             text = f"{process.name} {described(process.code)} after {seconds:.1f} s"
             self._say(text)
             new = self._lost.with_suffix(".new")
-            new.write_text(text)
-            new.rename(self._lost)  # which those read that have not met yet
+            with suppress(OSError):  # a full disk, for which it may have failed
+                new.write_text(text)
+                new.rename(self._lost)  # which those read that have not met yet
             if processes.running:
                 others = ", ".join(worker.name for worker in processes.running)
                 self._say(f"{others}: {self._job.grace:g} s to end")
