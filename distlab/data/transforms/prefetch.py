@@ -148,8 +148,8 @@ class Producer(Generic[ItemT]):
                 item = (next(source), source.get_state())
             except BaseException as error:  # noqa: BLE001 - raised again where it is read
                 item = error
-            with waiting(ROOM):
-                while len(self._ready) >= self._size and not self._stopping:
+            while len(self._ready) >= self._size and not self._stopping:
+                with waiting(ROOM):
                     self._taken.wait(_POLL_SECONDS)
             self._ready.append(item)
             self._added.set()
