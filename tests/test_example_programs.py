@@ -90,11 +90,9 @@ def test_two_workers_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.Mon
     losses = _numbers("loss", alone)
     assert losses == sorted(losses, reverse=True)
     assert "step 42: " in alone
-    run = Launched("--devices", "2", str(ROOT / "examples" / "two_workers.py"), "--epochs", "3")
-    try:
+    example = str(ROOT / "examples" / "two_workers.py")
+    with Launched("--devices", "2", example, "--epochs", "3") as run:
         assert run.end() == 0
-    finally:
-        run.kill()
     for worker in range(2):
         lines = [line for line in run.lines if line.startswith(f"[worker-{worker}] step ")]
         assert _numbers("loss", "\n".join(lines)) == losses
@@ -128,11 +126,9 @@ def test_a_killed_worker_is_restarted_and_training_resumes(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "examples"), *sys.path]))
     program = tmp_path / "killed_once.py"
     program.write_text(KILLED_ONCE)
-    run = Launched("--max-restarts", "1", "--grace", "60", str(program), str(tmp_path / "backup"))
-    try:
+    backup = str(tmp_path / "backup")
+    with Launched("--max-restarts", "1", "--grace", "60", str(program), backup) as run:
         assert run.end() == 0
-    finally:
-        run.kill()
     assert "[worker-0] goes on after step 20" in run.lines
     assert "[worker-1] goes on after step 20" in run.lines
     resumed = _numbers("loss", "\n".join(line for line in run.lines if "worker-0" in line))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 LIMIT_S = 120.0
 """How long a test waits for anything: a loaded machine is ten times as slow."""
@@ -32,7 +33,7 @@ def is_gone(pid: int) -> bool:
 
 
 class Launched:
-    """A running `distlab launch`, with the lines it has printed so far."""
+    """A running `distlab launch`, with the lines it has printed so far; a block ends it."""
 
     def __init__(self, *arguments: str) -> None:
         self.lines: list[str] = []
@@ -71,7 +72,9 @@ class Launched:
         self._reader.join(LIMIT_S)
         return code
 
-    def kill(self) -> None:
-        """Ends it, if it still runs."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.end()

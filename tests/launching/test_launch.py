@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -32,17 +33,14 @@ time.sleep(600)
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
     """Starts a program by `distlab launch`, with options before and arguments behind it."""
-    started = []
 
     def start(program: str, *options: str, arguments: tuple[str, ...] = ()) -> Launched:
         path = tmp_path / "program.py"
         path.write_text(BEGIN + program)
-        started.append(Launched(*options, str(path), *arguments))
-        return started[-1]
+        return started.enter_context(Launched(*options, str(path), *arguments))
 
-    yield start
-    for one in started:
-        one.kill()
+    with ExitStack() as started:
+        yield start
 
 
 def test_each_worker_knows_its_place_and_its_arguments(launch: Launch) -> None:

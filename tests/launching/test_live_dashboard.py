@@ -31,11 +31,10 @@ def opened(launched: Launched) -> bytes:
 def test_the_dashboard_stays_until_ctrl_c(tmp_path: Path) -> None:
     program, runs, enough = tmp_path / "program.py", tmp_path / "runs", tmp_path / "enough"
     program.write_text(PROGRAM)
-    launched = Launched(
+    with Launched(
         *("-n", "1", "--dashboard", str(runs), "--port", "0"),
         *(str(program), str(runs / "first"), str(enough)),
-    )
-    try:
+    ) as launched:
         recorded = f"[distlab launch] the run is recorded in {runs / 'first'}"
         launched.wait_for_line(recorded, "[distlab launch] dashboard: ")
         assert b"distlab" in opened(launched)
@@ -44,13 +43,11 @@ def test_the_dashboard_stays_until_ctrl_c(tmp_path: Path) -> None:
         assert b"distlab" in opened(launched)
         launched.process.send_signal(signal.SIGINT)
         assert launched.end() == 0
-    finally:
-        launched.kill()
 
 
 def test_a_program_that_records_nothing_keeps_no_dashboard(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit(3)")
-    launched = Launched("-n", "1", "--dashboard", str(tmp_path / "runs"), str(program))
-    assert launched.end() == 3
+    with Launched("-n", "1", "--dashboard", str(tmp_path / "runs"), str(program)) as launched:
+        assert launched.end() == 3
     assert any("no dashboard: nothing was recorded in" in line for line in launched.lines)

@@ -62,7 +62,7 @@ print(json.dumps(results))
 
 
 class Outcome(NamedTuple):
-    """What one process did.
+    """The end of one process.
 
     Attributes:
       code: Its exit code; the negative number of the signal that ended it.

@@ -1,4 +1,4 @@
-"""Workers that are killed, raise, stop, are late or end early: what the others are told."""
+"""Workers that are killed, raise, stop, are late or end early are named to the others."""
 
 from __future__ import annotations
 
@@ -189,11 +189,8 @@ def test_the_launcher_outlives_the_loss_of_worker_0(tmp_path: Path) -> None:
         "if processes.index == 0: os.kill(os.getpid(), signal.SIGKILL)\n"
         "train_until_error()\n"
     )
-    run = Launched("--workers", "2", "--grace", "100", str(program))
-    try:
+    with Launched("--workers", "2", "--grace", "100", str(program)) as run:
         assert run.end() == 128 + signal.SIGKILL
-    finally:
-        run.kill()
     begin = "[worker-1] SHOWN "
     shown = dict(json.loads(line[len(begin) :]) for line in run.lines if line.startswith(begin))
     assert_named(Outcome(0, shown), "worker 0", "exited without reporting an error: it was killed")

@@ -85,11 +85,8 @@ def test_the_launcher_names_who_ends_before_the_others_meet(tmp_path: Path) -> N
         "except dl.errors.ClusterError as error:\n"
         "    print(error)\n"
     )
-    run = Launched("--workers", "2", "--grace", "100", str(program))
-    try:
+    with Launched("--workers", "2", "--grace", "100", str(program)) as run:
         assert run.end() == 128 + signal.SIGKILL
-    finally:
-        run.kill()
     begin = (
         "[worker-1] All processes of a cluster start together, and worker-0 was killed by SIGKILL"
     )

@@ -97,7 +97,7 @@ class Reduce(Loop):
         require(self.strategy.reduce("SUM", out, axis=None), REPLICAS**2)
         require(self.strategy.reduce("MEAN", out, axis=0), REPLICAS)
         require(self.strategy.gather(out, axis=0), REPLICAS)
-        ((total,),) = (self.strategy.extended.batch_reduce_to("SUM", [(out, self.variables[0])]),)
+        (total,) = self.strategy.extended.batch_reduce_to("SUM", [(out, self.variables[0])])
         require(total.values[1], REPLICAS**2)
 
 

@@ -1,4 +1,4 @@
-"""What takes too long for the tests: kills, a minute at full speed, and many damaged files.
+"""Checks that take too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
         [--clusters 30] [--moments 50] [--stopped 3] [--lost 100]
@@ -34,7 +34,7 @@ from tests.soak.starting_workers import starting_workers
 from tests.soak.stopped_tasks import stopped_server, stopped_worker
 
 TOLD_NS = 250_000_000
-"""How much of the end of a killed run may be missing."""
+"""So much of the end of a killed run may be missing."""
 
 EVENTS_A_SECOND = 50_000
 SLICES = 100
