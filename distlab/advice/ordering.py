@@ -29,17 +29,18 @@ _LARGE_SUM_BYTES: Final = 64
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds datasets that are sorted, in columns of `folds.Evidence`."""
+    """Finds datasets that are sorted, in columns of `folds.Evidence`: one advice a line."""
     if not columns["labels"]:
         return []
     training = _programs_that_train(columns)
-    found = []
+    found: dict[str, Advice] = {}
     for first in columns["first_batches"].values():
-        if first and np.mean([one.program in training for one in first]) > 0.5:
+        if np.mean([one.program in training for one in first]) > 0.5:
             batches = _labels_of_batches(columns, [one.batch for one in first])
             advice = _sorted(first[0].batch, batches) if batches else None
-            found += [] if advice is None else [advice]
-    return found
+            if advice is not None:  # a line may make a dataset for each epoch
+                found.setdefault(advice.subject, advice)
+    return list(found.values())
 
 
 def _sorted(first: Sharding, batches: list[list[str]]) -> Advice | None:

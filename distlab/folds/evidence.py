@@ -52,6 +52,8 @@ _MOST_NAMES: Final = 1_000
 _MOST_LABELS: Final = 50_000
 _MOST_FIRST: Final = 500
 _MOST_FIRST_BYTES: Final = 4 << 20
+_FIRST_BYTES: Final = 500
+"""Bytes of a first batch without its lists."""
 
 _MOST: Final[dict[type[Event], int]] = {
     **dict.fromkeys((Step, StepReady, Sharding, Reduction, Copy, RecorderCost), _MOST_EVENTS),
@@ -267,11 +269,13 @@ class Evidence(Fold[EvidenceColumns]):
             self._divided = event
         elif isinstance(event, Step) and (batch := self._divided) is not None:
             self._divided = None
-            first = self._first_batches.setdefault(batch.dataset, [])
-            self._first_bytes += len(batch.indices or b"")
-            whole = first and batch.epoch != first[0].batch.epoch
-            if not whole and len(first) < _MOST_FIRST and self._first_bytes <= _MOST_FIRST_BYTES:
+            first = self._first_batches.get(batch.dataset, [])
+            size = _FIRST_BYTES + 8 * len(batch.sizes) + len(batch.indices or b"")
+            room = self._first_bytes + size <= _MOST_FIRST_BYTES and len(first) < _MOST_FIRST
+            if room and (not first or batch.epoch == first[0].batch.epoch):
+                self._first_bytes += size
                 first.append(FirstBatch(batch, event.program))
+                self._first_batches[batch.dataset] = first
 
     def _compare(self, event: CopiesCompared) -> None:
         key = event.program, event.subject

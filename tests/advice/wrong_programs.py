@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import jax
@@ -324,9 +325,10 @@ def labelled(labels: np.ndarray, *, shuffle: bool = False) -> dl.data.Dataset:
 
 
 def by_label(dataset: dl.data.Dataset, *, trains: bool = True) -> None:
+    """A dataset of its own for each of two epochs, made by one line."""
     strategy = mirrored()
-    distributed = strategy.experimental_distribute_dataset(dataset.batch(8))
-    classifier(strategy, distributed, trains=trains)
+    epochs = (strategy.experimental_distribute_dataset(dataset.batch(8)) for _ in range(2))
+    classifier(strategy, chain.from_iterable(epochs), trains=trains)
 
 
 def for_each_replica(make: Callable[[Any], dl.data.Dataset]) -> None:

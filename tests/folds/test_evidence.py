@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from distlab.folds.evidence import Evidence
+from tests.recording import samples
 from tests.synthetic import STEP_NS, beginning, steps
 
 
@@ -23,3 +25,13 @@ def test_events_that_grow_with_devices_are_kept_within_bound() -> None:
     assert len(times) == kept
     assert times[-1] - times[0] == (kept - 1) * STEP_NS
     assert abs(times[-1] - columns["steps"]["time_ns"][-1]) < STEP_NS
+
+
+def test_first_batches_of_any_number_of_datasets_are_kept_within_bound() -> None:
+    evidence = Evidence()
+    batch = msgspec.structs.replace(samples.sharding(0), indices=None)
+    for dataset in (*[0] * 10_000, *range(1, 10_000)):  # a long epoch, then one made for each
+        evidence.add([msgspec.structs.replace(batch, dataset=dataset), samples.step(dataset)])
+    kept = evidence.columns()["first_batches"]
+    assert (len(kept[0]), len(kept[1])) == (500, 1)
+    assert len(kept) < 9_000
