@@ -138,11 +138,15 @@ class Devices(Fold[DeviceColumns]):
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, DeviceSample, Capture)
 
     def __init__(self) -> None:
-        self._clock = Clock()
         self._simulated = False
-        self._ended = False
         self._names: dict[int, list[str]] = {}
         self._meshes: dict[int, dict[str, int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the run before, whose times count from another second 0."""
+        self._clock = Clock()
+        self._ended = False
         self._windows: dict[int, _Windows] = {}
         self._newest: int | None = None
         self._watched = 0
@@ -160,9 +164,9 @@ class Devices(Fold[DeviceColumns]):
                 if min(sizes, default=0) > 0 and math.prod(sizes) == len(event.devices):
                     self._meshes[event.strategy] = event.axes
             case Run():
+                self._begin()
                 self._clock.start(event.time_ns)
                 self._simulated = any(device.simulated for device in event.devices)
-                self._ended = False
             case RunEnd():
                 self._ended = True
             case _:
@@ -233,12 +237,17 @@ class Captures(Fold[CaptureColumns]):
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture)
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the run before, whose times count from another second 0."""
         self._clock = Clock()
         self._count = 0
         self._kept: dict[int, Capture] = {}
 
     def _add(self, event: Event) -> None:
         if not isinstance(event, Capture):
+            self._begin()
             self._clock.start(event.time_ns)
             return
         self._kept[self._count] = event

@@ -41,17 +41,21 @@ class ProgramColumns(TypedDict):
 
 
 class Programs(Fold[ProgramColumns]):
-    """The compiled programs of a run and the steps that ran them."""
+    """The compiled programs, also those of before the run, and the run's steps that ran them."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step, Capture)
 
     def __init__(self) -> None:
-        self._clock = Clock()
         self._programs: dict[int, Compile] = {}
-        self._steps: Counter[int] = Counter()
         self._left_out = 0
         self._compiling_ns = 0
         self._observed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the counts of the run before, whose times count from another second 0."""
+        self._clock = Clock()
+        self._steps: Counter[int] = Counter()
         self._busy_ns: Counter[str] = Counter()
         self._profiled_ns = 0
 
@@ -71,6 +75,7 @@ class Programs(Fold[ProgramColumns]):
                 self._profiled_ns += (event.time_ns - event.start_ns) * len(event.devices)
                 self._busy_ns.update({one.name: sum(one.busy_ns) for one in event.programs})
         elif isinstance(event, Run):
+            self._begin()
             self._clock.start(event.time_ns)
             self._observed = event.observe == "programs"
 
@@ -91,6 +96,7 @@ class Programs(Fold[ProgramColumns]):
 
     def _share(self, function: str) -> float | None:
         """Returns the share of the devices' time of a function's programs, which share a name."""
+        if not self._profiled_ns:
+            return None
         name = re.sub(r"[^\w.-]", "_", function).rstrip("_")
-        name = _NAMES.get(name, name)
-        return self._busy_ns[name] / self._profiled_ns if self._profiled_ns else None
+        return self._busy_ns[_NAMES.get(name, name)] / self._profiled_ns

@@ -103,7 +103,9 @@ class _Worker:
     def device_ms(self) -> float:
         """Returns how long its devices take where they wait for no other; an end is seen late."""
         taken = [
-            max(*ready.ready_ns, step.dispatched_ns) - step.dispatched_ns - ready.resolution_ns / 2
+            max([*ready.ready_ns, step.dispatched_ns])
+            - step.dispatched_ns
+            - ready.resolution_ns / 2
             for step in self._calls
             if (ready := self._ready.get(step.step)) is not None
         ]

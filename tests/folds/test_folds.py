@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from distlab.events import (
+    Capture,
     DeviceSample,
     Error,
     Lost,
@@ -93,13 +94,16 @@ def test_header_counts_errors_and_what_was_not_recorded() -> None:
 
 def test_a_new_run_takes_the_place_of_the_one_before() -> None:
     folds = Folds()
-    folds.add(whole_run(40))
+    folds.add([*whole_run(40), made(Capture)])
     run = beginning(total_steps=10, name="second")[0]
     folds.add([msgspec.structs.replace(run, time_ns=START_NS + 10**12)])
     assert folds.columns("header")["name"] == "second"
     assert folds.columns("header")["status"] == ""
     assert folds.columns("steps")["steps"] == 0
     assert folds.columns("steps")["progress"] == 0
+    assert set(folds.columns("programs")["steps"]) == {0}
+    assert folds.columns("devices")["watched"] == 0
+    assert folds.columns("captures")["numbers"] == []
 
 
 def test_metrics_keep_every_logged_value(folds: Folds) -> None:

@@ -248,6 +248,7 @@ def test_the_processes_are_listed_with_what_each_did() -> None:
         msgspec.structs.replace(e, awaited_ns=3_000_000) if isinstance(e, Step) else e
         for e in second[:-20]
     ]
+    late.append(made(StepReady, step=0, time_ns=late[-1].time_ns, ready_ns=[]))  # no device
     workers = folded(in_order([first, late])).columns("workers")
     assert workers["name"] == ["worker 0", "worker 1"]
     assert workers["task"] == ["worker:0", "worker:1"]
