@@ -138,12 +138,14 @@ def summarize(
 ) -> Summary:
     """Returns the text of a view, of a run that goes on `now_s` seconds after its begin."""
     header, steps = folds.columns("header"), folds.columns("steps")
-    live = live and not header["status"]
-    going_on = halt_text(pace_of(steps, now_s)) or ("live" if steps["steps"] else "waiting")
+    going_on = live and not header["status"]
+    pace = pace_of(steps, now_s)
+    left = left_text(pace) if going_on and steps["steps"] else ""
+    progress = steps_text(steps), loss_text(folds.columns("metrics")), left
     return Summary(
         name=plain(header["name"]) or "no run yet",
-        status=going_on if live else header["status"] or ENDED_WITHOUT_CLOSING,
-        steps="; ".join(filter(None, _progress(folds, now_s, live=live))),
+        status=status_text(folds, live=live, now_s=now_s),
+        steps="; ".join(filter(None, progress)),
         charts=tuple(charts),
         batch=_batch(batch, folds.columns("batches")),
         sizes=_sizes(batch),
@@ -151,7 +153,7 @@ def summarize(
         reductions=_reductions(folds),
         placement=_placement(folds.columns("placement")),
         captured=_captured(folds.columns("captures")) if "captured" in charts else [],
-        rates=rate_texts(steps, live=live, now_s=now_s),
+        rates=rate_texts(steps, pace, live=going_on),
         notes=[
             *_advice(advice),
             *_notes(folds, batch if "batches" in charts else None, charts, wanted),
@@ -161,6 +163,14 @@ def summarize(
     )
 
 
+def status_text(folds: Folds, *, live: bool, now_s: float | None) -> str:
+    """Returns how a run ended, or how it goes on."""
+    status, steps = folds.columns("header")["status"], folds.columns("steps")
+    if status or not live:
+        return status or ENDED_WITHOUT_CLOSING
+    return halt_text(pace_of(steps, now_s)) or ("live" if steps["steps"] else "waiting")
+
+
 def _grids(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> str:
     pictures = [
         *(batch_pictures(batch) if "batches" in charts else ()),
@@ -168,12 +178,6 @@ def _grids(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> st
         *(placement_pictures(folds.columns("placement")) if "placement" in charts else ()),
     ]
     return pictures_html(pictures) if pictures else ""
-
-
-def _progress(folds: Folds, now_s: float | None, *, live: bool) -> list[str]:
-    steps = folds.columns("steps")
-    left = left_text(steps, now_s) if live and steps["steps"] else ""
-    return [steps_text(steps), loss_text(folds.columns("metrics")), left]
 
 
 def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:

@@ -18,7 +18,6 @@ from distlab.widgets._notebook import Execution, find_notebook
 if TYPE_CHECKING:
     from distlab.folds import BatchDetail, Folds
     from distlab.widgets._open_views import OpenViews
-    from distlab.widgets._summary import Summary
     from distlab.widgets._view_widget import ViewWidget
 
 _REMEDY: Final = 'another view or run.export("events.jsonl") may hold more of it'
@@ -111,7 +110,17 @@ class View:
 
     def refresh(self, folds: Folds) -> None:
         """Shows new events; its feed calls it."""
-        self._summary = self._summarized(folds)
+        from distlab.widgets._summary import summarize
+
+        self._summary = summarize(
+            folds,
+            self._shown_batch(folds),
+            self.panes,
+            self._batch,
+            advice=self._advice,
+            live=self.feed.live,
+            now_s=self.feed.now_s,
+        )
         self._stale = True
         widget = self._widget
         if widget is not None:
@@ -119,33 +128,20 @@ class View:
 
     def tick(self) -> None:
         """Shows loops to control, that no step comes, and new advice; its feed calls it."""
-        widget = self._widget
+        from distlab.widgets._summary import status_text
+
+        feed, widget = self.feed, self._widget
         if widget is not None:
             widget.show_loops()
-            advised = self._renew_advice()
-            summary = self._summarized(self.feed.folds)
-            if advised or summary.status != self._summary.status:
-                self.refresh(self.feed.folds)
+            status = status_text(feed.folds, live=feed.live, now_s=feed.now_s)
+            if self._renew_advice() or status != self._summary.status:
+                self.refresh(feed.folds)
 
     def _renew_advice(self, *, at_once: bool = False) -> bool:
         before = self._advice
         if self.has_advice:
             self._advice = self.feed.advice.renewed(at_once=at_once)
         return self._advice is not before
-
-    def _summarized(self, folds: Folds) -> Summary:
-        from distlab.widgets._summary import summarize
-
-        feed = self.feed
-        return summarize(
-            folds,
-            self._shown_batch(folds),
-            self.panes,
-            self._batch,
-            advice=self._advice,
-            live=feed.live,
-            now_s=feed.now_s,
-        )
 
     def settle(self, folds: Folds) -> None:
         """Updates the picture in the notebook; its feed calls it."""

@@ -16,27 +16,12 @@ _MOST_NAMED: Final = 3
 
 def metric_facts(metrics: MetricColumns) -> Facts:
     """Returns the newest value of the loss, or else of the first metric."""
-    names = metrics["name"]
-    if not names:
-        return {
-            "loss": NOTHING,
-            "loss_name": "loss",
-            "loss_note": "nothing logged yet",
-            "other_metrics": False,
-            "losses_not_drawn": "",
-            "others_not_drawn": "",
-        }
-    shown = next(filter(is_loss, by_interest(names)), names[0])
-    place = names.index(shown)
-    first = metrics["first"][place]
-    wrong = metrics["not_finite"][place]
+    name, value, note = _loss(metrics)
     return {
-        "loss": value_text(metrics["last"][place]),
-        "loss_name": plain(shown, 24),
-        "loss_note": f"{count_text(wrong)} values are not finite"
-        if wrong
-        else f"from {value_text(first)} at the first log",
-        "other_metrics": not all(is_loss(name) for name in names),
+        "loss": value,
+        "loss_name": name,
+        "loss_note": note,
+        "other_metrics": not all(is_loss(name) for name in metrics["name"]),
         "losses_not_drawn": _not_drawn(metrics, is_loss, ("loss", "losses")),
         "others_not_drawn": _not_drawn(metrics, is_other, ("metric", "metrics")),
     }
@@ -44,8 +29,21 @@ def metric_facts(metrics: MetricColumns) -> Facts:
 
 def loss_text(metrics: MetricColumns) -> str:
     """Returns the newest and first value of the loss, or else of the first metric; "" for none."""
-    facts = metric_facts(metrics)
-    return f"{facts['loss_name']} {facts['loss']}, {facts['loss_note']}" if metrics["name"] else ""
+    name, value, note = _loss(metrics)
+    return f"{name} {value}, {note}" if metrics["name"] else ""
+
+
+def _loss(metrics: MetricColumns) -> tuple[str, str, str]:
+    names = metrics["name"]
+    if not names:
+        return "loss", NOTHING, "nothing logged yet"
+    shown = next(filter(is_loss, by_interest(names)), names[0])
+    place = names.index(shown)
+    wrong = metrics["not_finite"][place]
+    note = f"from {value_text(metrics['first'][place])} at the first log"
+    if wrong:
+        note = f"{count_text(wrong)} values are not finite"
+    return plain(shown, 24), value_text(metrics["last"][place]), note
 
 
 def _not_drawn(

@@ -59,9 +59,8 @@ def steps_text(steps: StepColumns) -> str:
     return f"{counted(steps['steps'], 'step')}{examples}"
 
 
-def rate_texts(steps: StepColumns, *, live: bool, now_s: float | None) -> list[tuple[str, str]]:
+def rate_texts(steps: StepColumns, pace: Pace, *, live: bool) -> list[tuple[str, str]]:
     """Returns the known rates per second with their names."""
-    pace = pace_of(steps, now_s)
     rates = {
         "steps, lately": pace.rate if live else None,
         "steps, on average": steps["mean_rate"],
@@ -71,10 +70,9 @@ def rate_texts(steps: StepColumns, *, live: bool, now_s: float | None) -> list[t
     return [(name, rate_text(rate)) for name, rate in rates.items() if rate is not None]
 
 
-def left_text(steps: StepColumns, now_s: float | None) -> str:
+def left_text(pace: Pace) -> str:
     """Returns how long a live run goes on, empty where that is not known."""
-    eta_s = pace_of(steps, now_s).eta_s
-    return "" if eta_s is None else f"about {duration_text(eta_s)} left"
+    return "" if pace.eta_s is None else f"about {duration_text(pace.eta_s)} left"
 
 
 def halt_text(pace: Pace) -> str:
@@ -98,6 +96,4 @@ def _remaining(steps: StepColumns, pace: Pace, *, live: bool) -> str:
         elapsed += f", with {counted(further, 'further step')}"
     if not live:
         return f"took {elapsed}"
-    if pace.eta_s is None or further > 0:
-        return f"{elapsed} so far"
-    return f"about {duration_text(pace.eta_s)} left"
+    return f"{elapsed} so far" if further > 0 else left_text(pace) or f"{elapsed} so far"
