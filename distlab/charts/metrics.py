@@ -19,6 +19,8 @@ from distlab.text.units import plain, value_text
 _MOST_CURVES: Final = 8
 """The most curves of a chart that readers can distinguish."""
 
+_NO_OTHERS: Final = "No other numbers were logged.\nrun.log(accuracy=...) shows them here."
+
 _PART: Final = 0.7
 """The part of a row's height that its curve takes."""
 
@@ -76,28 +78,19 @@ class MetricLines:
 
 
 class MetricRows:
-    """A row for each of eight metrics, each from its own lowest to its own highest value.
-
-    Args:
-      title: Title above the figure.
-      wanted: Whether a metric is shown, by its name.
-      empty: Text while there are no metrics.
-      height: Height in pixels.
+    """A row for each of eight metrics but losses, from its own lowest to its own highest value.
 
     Attributes:
       root: The figure.
       source: One row for each metric: `name`, `last`, `step`, `place` (arrays), `low`, `high`.
     """
 
-    def __init__(
-        self, title: str, wanted: Callable[[str], bool], *, empty: str, height: int = 220
-    ) -> None:
-        self._wanted = wanted
+    def __init__(self, *, height: int = 220) -> None:
         self.source = fig.new_source(
             "metric_rows", "y", "name", "last", "step", "place", "low", "high", "color", "begin",
             "end",
         )  # fmt: skip
-        plot = fig.new_figure(title, x_label="step", height=height)
+        plot = fig.new_figure("Other metrics", x_label="step", height=height)
         ground = fig.draw_track(plot, self.source, "end", left="begin", height=0.84)
         plot.y_range, plot.x_range = fig.range_of([ground], 0.02), fig.range_of([ground], 0.01)
         plot.xaxis.ticker = BasicTicker(min_interval=1)
@@ -114,12 +107,12 @@ class MetricRows:
                 formatters={"$snap_y": value},
             )
         )
-        self._empty = fig.add_empty_text(plot, empty)
+        self._empty = fig.add_empty_text(plot, _NO_OTHERS)
         self.root = plot
 
     def update(self, columns: MetricColumns) -> None:
         """Shows the newest `Folds.columns("metrics")`."""
-        chosen = _places(columns, self._wanted)
+        chosen = _places(columns, is_other)
         steps = [columns["step"][place] for place in chosen]
         values = [fig.finite(columns["value"][place]) for place in chosen]
         lows, highs = zip(*map(_extremes, values), strict=True) if chosen else ((), ())
@@ -184,9 +177,4 @@ def loss_lines(height: int = 300) -> MetricLines:
 
 def other_lines(height: int = 220) -> MetricRows:
     """Returns a chart of the other metrics."""
-    return MetricRows(
-        "Other metrics",
-        is_other,
-        empty="No other numbers were logged.\nrun.log(accuracy=...) shows them here.",
-        height=height,
-    )
+    return MetricRows(height=height)

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, Segment
+from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, GlyphRenderer, Segment
+from bokeh.plotting import figure
 
 from distlab.charts import _figure as fig
 from distlab.charts.theme import colour
@@ -19,6 +20,9 @@ _MOST_BARS = 10
 _FEWEST_BARS = 5
 _MOST_AXES = 6
 _FEWEST_AXES = 3
+_LEAST_BARS = 180
+"""Pixels that the bars have beside their names and amounts."""
+
 _EMPTY = (
     "Nothing was combined across replicas yet.\n"
     "ctx.all_reduce(...) inside a step and strategy.reduce(...) show here."
@@ -56,19 +60,8 @@ class ReductionBars:
             "reduction_bars",
             *("y", "room", "name", "total", "text", "color", "each", "count_text"),
         )
-        plot = fig.new_figure(
-            "Bytes combined in all, on one replica", height=height,
-            x_range=DataRange1d(start=0, range_padding=0.02),
-        )  # fmt: skip
-        bars = fig.draw_bars(plot, self._bars, 0, "total", height=0.6)
-        unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
-        room = fig.draw(plot, self._bars, unseen)
-        plot.y_range = fig.range_of([bars, room], 0.02)
-        fig.label_rows(plot, self._bars, left="name", right="text")
-        plot.min_border_left, plot.min_border_right = 210, 170
-        fig.yield_sides(plot, 560)
-        plot.xaxis.formatter = fig.bytes_formatter()
-        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
+        title = "Bytes combined in all, on one replica"
+        plot, bars = _figure(title, self._bars, "total", height=height, sides=(210, 170))
         fig.add_hover(plot, bars, ("", "@name"), ("each time", "@each"), ("times", "@count_text"))
         self._empty = fig.add_empty_text(plot, _EMPTY)
         self.root = plot
@@ -142,19 +135,8 @@ class AxisBars:
         self.source = fig.new_source(
             "axis_bars", "y", "room", "name", "sent", "text", "kinds", "color"
         )
-        plot = fig.new_figure(
-            "Bytes sent by one device, by mesh axis", height=height,
-            x_range=DataRange1d(start=0, range_padding=0.02),
-        )  # fmt: skip
-        bars = fig.draw_bars(plot, self.source, 0, "sent", height=0.6)
-        unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
-        room = fig.draw(plot, self.source, unseen)
-        plot.y_range = fig.range_of([bars, room], 0.02)
-        fig.label_rows(plot, self.source, left="name", right="text")
-        plot.min_border_left, plot.min_border_right = 130, 90
-        fig.yield_sides(plot, 400)
-        plot.xaxis.formatter = fig.bytes_formatter()
-        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
+        title = "Bytes sent by one device, by mesh axis"
+        plot, bars = _figure(title, self.source, "sent", height=height, sides=(130, 90))
         fig.add_hover(plot, bars, ("along", "@name"), ("sent", "@text"), ("by", "@kinds"))
         self._empty = fig.add_empty_text(plot, "Nothing was sent along an axis of a mesh yet.")
         self.root = plot
@@ -181,6 +163,23 @@ class AxisBars:
             "color": [colour(0)] * len(rows),
         }
         fig.set_empty(self._empty, not rows)
+
+
+def _figure(
+    title: str, source: ColumnDataSource, column: str, *, height: int, sides: tuple[int, int]
+) -> tuple[figure, GlyphRenderer]:
+    """Returns a figure with a bar of bytes for each row of a source, and the bars."""
+    x_range = DataRange1d(start=0, range_padding=0.02)
+    plot = fig.new_figure(title, height=height, x_range=x_range)
+    bars = fig.draw_bars(plot, source, 0, column, height=0.6)
+    room = fig.draw(plot, source, Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0))
+    plot.y_range = fig.range_of([bars, room], 0.02)
+    fig.label_rows(plot, source, left="name", right="text")
+    plot.min_border_left, plot.min_border_right = sides
+    fig.yield_sides(plot, sum(sides) + _LEAST_BARS)
+    plot.xaxis.formatter = fig.bytes_formatter()
+    plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
+    return plot, bars
 
 
 def _what(what: str, largest: str) -> str:

@@ -126,7 +126,7 @@ CHARTS: Final[Mapping[str, Entry]] = {
     "rates": _whole(
         "overview", 210, charts.Rates, "steps", notebook=lambda: charts.Rates(height=200)
     ),
-    "others": _whole("overview", 210, charts.other_lines, "metrics"),
+    "others": _whole("overview", 210, charts.other_lines, "metrics", costly=True),
     "batches": Entry(
         "batches",
         580,
