@@ -131,7 +131,7 @@ def _loss(metrics: MetricColumns) -> str:
     values = values[np.isfinite(values)]
     if name is None or len(values) < 2:
         return ""
-    text = f"{plain(name, 24)}, from {values.max():.3g} down to {values.min():.3g}"
+    text = f"{plain(name, 24)}, from {values[0]:.3g} to {values[-1]:.3g}"
     return f"<p style='margin:4px 0'>{_curve(values - min(values.min(), 0.0), text)}</p>"
 
 
