@@ -80,9 +80,9 @@ def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
 def period_seconds(columns: EvidenceColumns) -> float:
     """Returns the time from step to step of the loop; infinite where that is not known."""
     times = columns["steps"]["time_ns"]
-    later = times[times > loop_begin(columns)] if len(times) else times
-    count = len(later)
-    return (int(later[-1]) - loop_begin(columns)) / count / 1e9 if count else float("inf")
+    begin = loop_begin(columns) if len(times) else 0
+    count = int((times > begin).sum())
+    return (int(times[-1]) - begin) / count / 1e9 if count else float("inf")
 
 
 def step_seconds(columns: EvidenceColumns) -> tuple[float, float] | None:
