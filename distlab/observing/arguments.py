@@ -96,7 +96,7 @@ def cause_of(now: dict[str, Leaf], before: list[dict[str, Leaf]]) -> tuple[str, 
     """Returns why a program was compiled: the cause, and what differs from the nearest before."""
     if not before:
         return "new function", ""
-    nearest = min(reversed(before), key=lambda old: _distance(now, old))
+    nearest = min(reversed(before), key=lambda old: distance(now, old))
     gone = sorted(now.keys() ^ nearest.keys())
     if gone:
         return "new structure", f"{', '.join(gone[:_MOST_CHANGES])} added or removed"
@@ -114,7 +114,8 @@ def cause_of(now: dict[str, Leaf], before: list[dict[str, Leaf]]) -> tuple[str, 
     return "new structure", "JAX's configuration, its mesh in force, or cleared caches"
 
 
-def _distance(now: dict[str, Leaf], old: dict[str, Leaf]) -> float:
+def distance(now: dict[str, Leaf], old: dict[str, Leaf]) -> float:
+    """Returns in how many leaves two calls differ, the values of numbers aside."""
     if now.keys() != old.keys():
         return math.inf
     return sum(old[name][:2] != leaf[:2] for name, leaf in now.items())

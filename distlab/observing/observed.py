@@ -22,6 +22,7 @@ from distlab.observing.arguments import (
     Path,
     cause_of,
     described,
+    distance,
     getter,
     placed_batches,
     sign,
@@ -119,8 +120,8 @@ class Observed(Generic[P, R]):
         self._known = -1
         self._programs: list[Program] = []
         self._alone: Program | None = None
-        self._probes: list[Callable[[Any], Any]] = []
-        self._by_value = False
+        self._traced: set[str] = set()
+        self._probes: list[tuple[Callable[[Any], Any], bool]] = []
         self._signs: dict[Any, Program] = {}
         self._batches: list[Callable[[Any], Any]] = []
         self._lock = threading.RLock()
@@ -237,7 +238,7 @@ class Observed(Generic[P, R]):
         """Returns the program of arguments that were not seen before."""
         _, args, kwargs = call
         arguments = first.arguments if first else described(self._fn, args, kwargs)
-        now = {name: leaf for name, (_, leaf) in arguments.items()}
+        now = self._without_traced({name: leaf for name, (_, leaf) in arguments.items()})
         read = first.read if first else self._read(args, kwargs)
         program = self._find(read, now, anew=made is not None)
         if program is None:
@@ -249,7 +250,7 @@ class Observed(Generic[P, R]):
             self._emit(program, read, cause_of(now, before), call, recorder, made=made)
             self._tell_apart(arguments, call)
         elif now not in program.described:
-            program.described.append(now)
+            self._add(program, now)
             self._tell_apart(arguments, call)
         if len(self._signs) >= _MOST_SIGNS:
             self._signs.clear()
@@ -275,8 +276,36 @@ class Observed(Generic[P, R]):
             for one in self._programs
             if one.executable is not None and one.executable is read.executable
         ]
-        alike = [] if anew else [one for one in self._programs if now in one.described]
+        if anew:
+            return next(reversed(same), None)
+        hidden = read.executable is None  # then only a compilation says that a number made one
+        alike = [
+            one
+            for one in self._programs
+            if any(now == old or (hidden and not distance(now, old)) for old in one.described)
+        ]
         return next(reversed([*alike, *same]), None)
+
+    def _without_traced(self, leaves: dict[str, Leaf]) -> dict[str, Leaf]:
+        """Returns leaves without the values of numbers that make no program."""
+        return {
+            name: leaf if name not in self._traced or leaf.value is None else leaf._replace(value=0)
+            for name, leaf in leaves.items()
+        }
+
+    def _add(self, program: Program, now: dict[str, Leaf]) -> None:
+        """Adds the arguments of a call to those of its program: numbers that differ are traced."""
+        self._traced.update(
+            name
+            for old in program.described
+            for name, leaf in now.items()
+            if name in old and old[name].value != leaf.value
+        )
+        for one in self._programs:
+            one.described = list(map(self._without_traced, one.described))
+        now = self._without_traced(now)
+        if now not in program.described:
+            program.described.append(now)
 
     def _emit(
         self,
@@ -329,24 +358,17 @@ class Observed(Generic[P, R]):
         Where JAX may have programs that were not seen here, the first and the last array of each
         argument count, too.
         """
-        probes: dict[str, None] = {}
         known = [one for program in self._programs for one in program.described]
-        for by_value in (False, True):
-            for name in arguments:
-                leaves = {one.get(name) for one in known}
-                seen = leaves if by_value else {leaf and leaf[:2] for leaf in leaves}
-                if len(seen) > 1:
-                    probes[name] = None
-            if probes or len(self._programs) < 2:
-                break
-        self._by_value = by_value
+        probes = [name for name in arguments if len({one.get(name) for one in known}) > 1]
         ends: dict[Any, list[str]] = {}
         for name, (path, _) in arguments.items():
             ends.setdefault(path[:2], []).append(name)
-        for names in ends.values():
-            probes |= {names[0]: None, names[-1]: None}
-        gets = (getter(arguments[name][0]) for name in list(probes)[:_MOST_PROBES])
-        self._probes = [get for get in gets if get is not None]
+        probes += [name for names in ends.values() for name in (names[0], names[-1])]
+        self._probes = [
+            (get, name not in self._traced)
+            for name in list(dict.fromkeys(probes))[:_MOST_PROBES]
+            if (get := getter(arguments[name][0])) is not None
+        ]
         given, _ = jax.tree_util.tree_flatten_with_path(call[1:])
         paths = (path for path, leaf in given if placed_batches.examples_among([leaf]))
         self._batches = [get for path in paths if (get := getter(path)) is not None]
@@ -356,12 +378,14 @@ class Observed(Generic[P, R]):
         """Returns the traits of a call by which its program is found."""
         tree = call[1:]
         found: list[Any] = []
-        for get in self._probes:
+        for get, by_value in self._probes:
             try:
                 leaf = get(tree)
             except (AttributeError, LookupError, TypeError):
                 leaf = None
-            found.append(leaf if self._by_value and np.isscalar(leaf) else sign(leaf))
+            traits = sign(leaf)
+            is_number = traits is type(leaf)
+            found.append((traits, leaf) if by_value and is_number else traits)
         return tuple(found)
 
 

@@ -94,12 +94,29 @@ def test_an_uncommitted_state_is_why_the_second_call_compiles(heard: Listener, m
     assert programs(heard) == [0, 1, 1]
 
 
-def test_static_numbers_tell_programs_apart(heard: Listener) -> None:
-    step = dl.observe(jax.jit(lambda x, times: x * times, static_argnums=1), name="scale")
-    for times in (2, 3, 2, 3, 3):
-        assert int(step(jnp.ones(()), times)) == times
-    assert causes(heard) == [("new function", ""), ("new structure", "times: 2 -> 3")]
-    assert programs(heard) == [0, 1, 0, 1, 1]
+def test_static_numbers_tell_programs_apart_and_traced_ones_do_not(
+    heard: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = dl.observe(jax.jit(lambda x, times, rate: x * times * rate, static_argnums=1))
+    rates = iter(range(100))
+    calls = [(4, 2), (8, 2), (4, 3)]
+
+    def call(size: int, times: int) -> None:
+        rate = float(next(rates))
+        assert float(step(jnp.ones(size), times, rate)[0]) == times * rate
+
+    for size, times in [*calls[:1] * 2, *calls * 4]:
+        call(size, times)
+    monkeypatch.setattr(observed, "described", lambda *_: 1 / 0)
+    for size, times in calls:
+        call(size, times)
+    assert causes(heard) == [
+        ("new function", ""),
+        ("new shapes", "x: float32[4] -> float32[8]"),
+        ("new structure", "times: 2 -> 3; rate: 0.0 -> 4.0"),
+    ]
+    assert programs(heard) == [0, 0, *[0, 1, 2] * 5]
+    assert heard.of(events.Lost) == []
 
 
 def test_programs_compiled_elsewhere_are_told_apart(heard: Listener, mesh: Mesh) -> None:
@@ -118,13 +135,6 @@ def test_a_function_jitted_anew_has_its_program(heard: Listener, mesh: Mesh) -> 
     for _ in range(2):
         dl.observe(jax.jit(add), name="train")(w, x)
     assert [len(one.collectives) for one in heard.of(events.Compile)] == [1, 1]
-
-
-def test_numbers_that_are_traced_make_one_program(heard: Listener) -> None:
-    step = dl.observe(jax.jit(lambda x, rate: x * rate))
-    for rate in (0.1, 0.2, 0.3):
-        step(jnp.ones(()), rate)
-    assert programs(heard) == [0, 0, 0]
 
 
 def test_inside_of_transformations_it_is_the_function(heard: Listener) -> None:
