@@ -69,7 +69,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             )
 
 
-_jax: Final[Any] = jax.config
+jax_config: Final[Any] = jax.config
 """Its `jax_disable_jit`, a way to debug, means the same."""
 
 eagerly = False
@@ -121,7 +121,7 @@ def functions_run_eagerly() -> bool:
       >>> dl.functions_run_eagerly()
       False
     """
-    return eagerly or bool(_jax.jax_disable_jit)
+    return eagerly or bool(jax_config.jax_disable_jit)
 
 
 def chosen_at() -> str:
@@ -129,14 +129,12 @@ def chosen_at() -> str:
     return _chosen_at if eagerly else ""
 
 
-def eager_asked_for(options: RunOptions | None) -> bool:
+def eager_asked_for(options: RunOptions) -> bool:
     """Returns whether a call with these options runs eagerly."""
-    if options is None:
-        return eagerly or bool(_jax.jax_disable_jit)
     if not isinstance(options, RunOptions):
         raise OptionError(
             f"options must be a distlab.RunOptions or None, got a {type(options).__name__}. Write "
             "RunOptions(run_eagerly=True), or leave options out."
         )
     chosen = eagerly if options.run_eagerly is None else _checked(options.run_eagerly)
-    return chosen or bool(_jax.jax_disable_jit)
+    return chosen or bool(jax_config.jax_disable_jit)

@@ -125,11 +125,9 @@ def updating() -> bool:
 
 def entered(verb: str, strategy: Host) -> MergingCollectives | None:
     """Checks that a step of `strategy` may be run here; returns the `merge_call` around it."""
-    mode = _top()
-    if mode is None:
-        if _thread.base is None and _default is not None:
-            return None  # outside of any scope
-        mode = _mode()
+    if not _entries.get() and _thread.base is None and _default is not None:
+        return None  # outside of any scope
+    mode = _mode()
     if mode.strategy is not strategy or mode.replica is not None:
         require_cross_replica(verb, strategy)
     return mode.merging

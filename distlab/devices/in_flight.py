@@ -87,7 +87,8 @@ class _Awaited(threading.local):
     ns = 0
 
 
-_awaited = _Awaited()
+awaited = _Awaited()
+"""The nanoseconds that a thread waited for results since its last step."""
 
 
 @contextmanager
@@ -98,13 +99,7 @@ def awaiting() -> Iterator[None]:
         with thread_waits(DEVICES):
             yield
     finally:
-        _awaited.ns += time.monotonic_ns() - began
-
-
-def take_awaited() -> int:
-    """Returns the nanoseconds that the calling thread waited for results since it last asked."""
-    taken, _awaited.ns = _awaited.ns, 0
-    return taken
+        awaited.ns += time.monotonic_ns() - began
 
 
 def admit(result: jax.Array, *, assigns: bool = False) -> None:

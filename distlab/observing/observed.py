@@ -15,7 +15,7 @@ import numpy as np
 from distlab import events
 from distlab.devices import jax_internals
 from distlab.errors import ArgumentTypeError
-from distlab.events import numbering, sink
+from distlab.events import sink
 from distlab.observing import compilations
 from distlab.observing.arguments import (
     Leaf,
@@ -30,8 +30,9 @@ from distlab.observing.arguments import (
 from distlab.observing.compilations import Compilation, heard
 from distlab.observing.program import Call, Program
 from distlab.step.jaxprs import operations
-from distlab.text.shown import shown, shown_text
-from distlab.user_code import calling_line, warn
+from distlab.step.programs import calls
+from distlab.text.shown import shown
+from distlab.user_code import calling_line
 from distlab.values.checks import function_name, function_source
 
 P = ParamSpec("P")
@@ -148,7 +149,7 @@ class Observed(Generic[P, R]):
         try:
             out = self._fn(*args, **kwargs)
         except Exception as error:
-            self._report(error, recorder)
+            calls.emit_error(recorder, self._name, error)
             raise
         call = (out, args, kwargs)
         program = self._alone
@@ -160,17 +161,8 @@ class Observed(Generic[P, R]):
             program = self._program(call, recorder, first, compilations.longest_since(last))
             if program is None:
                 return out
-        step = next(numbering.steps)
-        recorder.emit(
-            events.Step(
-                time_ns=called,
-                step=step,
-                program=program.number,
-                strategy=program.strategy,
-                dispatched_ns=time.monotonic_ns(),
-                examples=self._examples(call[1:]) if self._batches else 0,
-            )
-        )
+        examples = self._examples(call[1:]) if self._batches else 0
+        step = calls.emit_step(recorder, program.number, program.strategy, called, examples)
         program.look(call, step, called, recorder)
         return out
 
@@ -180,16 +172,6 @@ class Observed(Generic[P, R]):
             return placed_batches.examples_among([get(arguments) for get in self._batches])
         except (AttributeError, LookupError, TypeError):
             return 0
-
-    def _report(self, error: Exception, recorder: sink.Recorder) -> None:
-        recorder.emit(
-            events.Error(
-                time_ns=time.monotonic_ns(),
-                where=self._name,
-                type=type(error).__name__,
-                message=shown_text(error)[:2000],
-            )
-        )
 
     def _before_the_first(self, args: Any, kwargs: Any) -> _First | None:
         """Reads the first program before the call, where that changes its arguments in place.
@@ -217,20 +199,11 @@ class Observed(Generic[P, R]):
                 known = self._signs.get(self._sign(call)) if made is None else None
                 return known or self._learnt(call, recorder, first, made)
             except Exception as error:  # noqa: BLE001 - of any new version of JAX
-                self._lose(error, recorder)
+                calls.emit_unread(recorder, self._name, error)
                 return None
             finally:
                 if self._size is not None:
                     self._known = self._size()
-
-    def _lose(self, error: Exception, recorder: sink.Recorder) -> None:
-        """Reports that a program could not be read."""
-        reason = (
-            f"The program of {self._name} could not be examined, so pages and advice lack it: "
-            f"{type(error).__name__}: {error}. The step has run."
-        )
-        recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
-        warn(reason, RuntimeWarning)
 
     def _learnt(
         self, call: Call, recorder: sink.Recorder, first: _First | None, made: Compilation | None
@@ -350,7 +323,7 @@ class Observed(Generic[P, R]):
             notes = sink.ProgramNotes(inputs, lowered=read.lowered, jaxpr=jaxpr)
             recorder.compiled(event, [] if read.compiled is None else read.compiled, notes)
         except Exception as error:  # noqa: BLE001 - of any new version of JAX
-            self._lose(error, recorder)
+            calls.emit_unread(recorder, self._name, error)
 
     def _tell_apart(self, arguments: dict[str, tuple[Path, Leaf]], call: Call) -> None:
         """Chooses the arguments by which a call's program is found: those in which programs differ.

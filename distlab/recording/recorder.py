@@ -53,9 +53,10 @@ from distlab.recording.writer import Writer
 from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
+"""The longest wait of a recording's end for a capture that is being read."""
+
 _WORK: Final = {Step, Sharding, Closures}
 """Kinds of events of which the first one after a recording begins the process's own run again."""
-"""The longest wait of a recording's end for a capture that is being read."""
 
 _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 

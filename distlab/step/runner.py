@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 
-from distlab import events
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import local_part
 from distlab.context import modes, scopes
@@ -21,13 +20,14 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.requirements import require_no_callback
 from distlab.errors import ContextError
-from distlab.events import numbering, sink
+from distlab.events import sink
 from distlab.processes import boundary
 from distlab.step.arguments import in_place, in_use
 from distlab.step.arguments.call import Call
 from distlab.step.arguments.conversion import converted
 from distlab.step.eager import events as eager_events
 from distlab.step.eager import run as eager
+from distlab.step.programs import calls
 from distlab.step.programs import events as compile_events
 from distlab.step.programs.cache import FunctionPrograms, keep
 from distlab.step.programs.inputs import NotWholeError
@@ -36,8 +36,6 @@ from distlab.step.programs.program import Program
 from distlab.step.programs.results import undeclared
 from distlab.step.review.copies import examined
 from distlab.step.review.last_results import watched
-from distlab.text.shown import shown_text
-from distlab.user_code import warn
 from distlab.values import stacks
 from distlab.values.checks import checked_call, require_plain
 from distlab.variables.protocol import StoredVariable
@@ -64,7 +62,10 @@ def run(
             require_no_callback("run was called")
             in_flight.note_thread()
         merging = scopes.entered("run", host)
-        eagerly = modes.eager_asked_for(options)
+        if options is None:  # without a call, as in each step
+            eagerly = modes.eagerly or modes.jax_config.jax_disable_jit
+        else:
+            eagerly = modes.eager_asked_for(options)
         if merging is None and not in_place.offered.keys().isdisjoint(sys.modules.keys()):
             use = in_use.Use()
         call = Call(fn, args, {} if kwargs is None else kwargs, options, use, eagerly=eagerly)
@@ -117,7 +118,7 @@ def _run_eagerly(host: CollectiveHost, place: Place, call: Call, called: int) ->
     assigned: dict[StoredVariable, str] = {}
     result = eager.run(host, call.fn, args, kwargs, assigned)
     leaves = jax.tree.leaves((args, kwargs))
-    watch.after(place, leaves, result, step=next(numbering.steps), called=called, assigned=assigned)
+    watch.after(place, leaves, result, called=called, assigned=assigned)
     return result
 
 
@@ -186,20 +187,8 @@ def _record(  # noqa: PLR0917
     """Emits the events of a step that was dispatched, and keeps what later looks need."""
     if fresh:
         _report_compiled(recorder, program, programs, place, call, result)
-    step = next(numbering.steps)
-    dispatched = time.monotonic_ns()
-    recorder.emit(
-        events.Step(
-            time_ns=called,
-            step=step,
-            program=program.number,
-            strategy=place.number,
-            dispatched_ns=dispatched,
-            # The call waits, too, where too many steps are in flight.
-            awaited_ns=max(in_flight.take_awaited() - (dispatched - called), 0),
-            examples=place.batch.examples_among(call.leaves) if place.batch.recent else 0,
-        )
-    )
+    examples = place.batch.examples_among(call.leaves) if place.batch.recent else 0
+    step = calls.emit_step(recorder, program.number, place.number, called, examples)
     if marker is not None:
         recorder.watch(place.number, step, called, marker)
     if program.alike_leaves:
@@ -230,23 +219,11 @@ def _report_compiled(  # noqa: PLR0917
             program, programs, place.number, doubts, referred=referred, recorder=recorder
         )
     except Exception as error:  # noqa: BLE001 - of any new version of JAX
-        reason = (
-            f"The program of {program.function} could not be examined, so pages and advice lack "
-            f"it: {type(error).__name__}: {error}. The step has run."
-        )
-        recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
-        warn(reason, RuntimeWarning)
+        calls.emit_unread(recorder, program.function, error)
 
 
 def _report(error: Exception) -> None:
     """Emits that a call of `run` raised."""
     recorder = sink.recorder()
     if recorder.enabled:
-        recorder.emit(
-            events.Error(
-                time_ns=time.monotonic_ns(),
-                where="run",
-                type=type(error).__name__,
-                message=shown_text(error)[:2000],
-            )
-        )
+        calls.emit_error(recorder, "run", error)

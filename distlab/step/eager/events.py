@@ -12,8 +12,8 @@ import jax
 
 from distlab import events
 from distlab.context import modes
-from distlab.devices import in_flight
 from distlab.events import numbering, sink
+from distlab.step.programs import calls
 from distlab.step.programs.place import Place
 from distlab.step.review.causes import is_inexact, is_meant_equal
 from distlab.step.review.copies import Comparisons, compared
@@ -68,33 +68,22 @@ class EagerWatch:
         leaves: list[Any],
         result: Any,
         *,
-        step: int,
         called: int,
         assigned: dict[StoredVariable, str],
     ) -> None:
         """Emits a step that ran; before a function's first one what the function is."""
         with self._lock:
             recorder = sink.recorder()
-            now = time.monotonic_ns()
             if not self._calls:
-                recorder.emit(self._compile(now))
-            recorder.emit(
-                events.Step(
-                    time_ns=called,
-                    step=step,
-                    program=self._number,
-                    strategy=self._strategy,
-                    dispatched_ns=now,
-                    awaited_ns=max(in_flight.take_awaited() - (now - called), 0),
-                    examples=place.batch.examples_among(leaves),
-                )
-            )
+                recorder.emit(self._compile())
+            examples = place.batch.examples_among(leaves)
+            step = calls.emit_step(recorder, self._number, self._strategy, called, examples)
             self._calls += 1
             self._comparisons.step = step
             if place.mesh.replicas > 1:
                 self._compare(assigned)
             self._results.take_small(jax.tree.leaves(result))
-            self._results.keep(step, sink.recorder())
+            self._results.keep(step, recorder)
 
     def _compare(self, assigned: dict[StoredVariable, str]) -> None:
         """Compares copies after steps 1, 2, 4, 8 and so on, as of compiled functions."""
@@ -109,9 +98,9 @@ class EagerWatch:
             self._kept[subject] = variable.storage.reference()
             self._comparisons.look(subject, unchanged=True, held=variable, due=due, source=line)
 
-    def _compile(self, now_ns: int) -> events.Compile:
+    def _compile(self) -> events.Compile:
         return events.Compile(
-            time_ns=now_ns,
+            time_ns=time.monotonic_ns(),
             program=self._number,
             strategy=self._strategy,
             function=self._function,

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -63,11 +63,6 @@ def look_at_all(first_step: int) -> None:
 sink.before_the_end(look_at_all)
 
 
-class _Kept(NamedTuple):
-    step: int
-    arrays: Sequence[jax.Array]
-
-
 @final
 class LastResults:
     """Some results of the last 256 steps of a function."""
@@ -77,7 +72,7 @@ class LastResults:
     ) -> None:
         self._strategy, self._function, self._source = strategy, function, source
         self._positions = positions
-        self._kept: deque[_Kept] = deque(maxlen=_STEPS)
+        self._kept: deque[tuple[int, Sequence[jax.Array]]] = deque(maxlen=_STEPS)
         self._arrays: Sequence[jax.Array] = []
         self._calls = 0
         self._told = False
@@ -89,7 +84,7 @@ class LastResults:
         if self._recorder is None or self._recorder() is not sink.recorder():
             return False
         last = list(self._kept)[-1:]  # another thread may have cleared them
-        return bool(last) and last[0].step >= first_step
+        return bool(last) and last[0][0] >= first_step
 
     def take(self, outputs: Sequence[jax.Array]) -> None:
         """Takes the results of a step that was dispatched."""
@@ -111,7 +106,7 @@ class LastResults:
             self._recorder = weakref.ref(recorder)
             self._kept.clear()
             self._told = False
-        self._kept.append(_Kept(step, self._arrays))
+        self._kept.append((step, self._arrays))
         self._calls += 1
         if self._calls % _LOOK_EVERY == 0:
             self.look()
@@ -119,17 +114,17 @@ class LastResults:
     def look(self) -> None:
         """Reports once where results that are not finite began, and where they are finite again."""
         rows: list[int] = []
-        bad: list[_Kept] = []
+        bad: list[int] = []
         begun = False
-        for kept in reversed(list(self._kept)):
-            found = _not_finite(kept.arrays)
+        for step, arrays in reversed(list(self._kept)):
+            found = _not_finite(arrays)
             if found is None:
                 continue
             if not found:
                 begun = True
                 break
             rows = found
-            bad.append(kept)
+            bad.append(step)
             if self._told:
                 return
         if not bad and self._told:
@@ -137,7 +132,7 @@ class LastResults:
             self._emit(-1, -1, [], 0, begun=False)
         elif len(bad) >= _FEWEST:
             self._told = True
-            self._emit(bad[-1].step, bad[0].step, rows, len(bad), begun=begun)
+            self._emit(bad[-1], bad[0], rows, len(bad), begun=begun)
 
     def _emit(self, step: int, last: int, replicas: list[int], steps: int, *, begun: bool) -> None:
         sink.recorder().emit(
