@@ -15,11 +15,11 @@ from distlab.errors import ArgumentValueError
 from distlab.meshes import blocks
 from distlab.meshes.blocks import Spec
 from distlab.meshes.grids import grid_of
-from distlab.meshes.pictures import Picture, held_text, picture_of_blocks, pictures_html
+from distlab.meshes.pictures import Picture, picture_of_blocks, pictures_html
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.shown import shown
-from distlab.text.units import aligned
+from distlab.text.units import aligned, counted
 
 _MOST_PICTURES: Final = 6
 _MOST_TEXT_CELLS: Final = 8
@@ -170,7 +170,7 @@ class Placed:
     def _facts(self) -> str:
         meshes = list(dict.fromkeys(tuple(array.axes.items()) for array in self if array.axes))
         on = " and ".join(blocks.axes_text(dict(mesh)) for mesh in meshes[:3])
-        count = f"{len(self)} array{'s' * (len(self) != 1)}"
+        count = counted(len(self), "array")
         size = bytes_text(sum(array.nbytes for array in self))
         if not meshes:
             return f"{count}, {size}"
@@ -271,8 +271,7 @@ def _picture(alike: list[PlacedArray]) -> Picture:
     first = alike[0]
     wheres = list(dict.fromkeys(array.where for array in alike))
     others = f" and {len(wheres) - 1} alike" if len(wheres) > 1 else ""
-    count = f"{len(alike)} array{'s' * (len(alike) != 1)}"
-    facts = f"{count}, {bytes_text(_bytes(alike))} a device; {held_text(first.spec, first.axes)}"
+    facts = f"{counted(len(alike), 'array')}, {bytes_text(_bytes(alike))} a device"
     return picture_of_blocks(
         f"{wheres[0]}{others}", facts, first.axes, first.spec, name=first.name, shape=first.shape
     )
@@ -322,4 +321,4 @@ def _shortened(name: str) -> str:
 
 
 def _more(count: int, what: str) -> list[str]:
-    return [f"and {count} {what}{'s' * (count > 1)}"] if count > 0 else []
+    return [f"and {counted(count, what)}"] if count > 0 else []

@@ -38,7 +38,7 @@ variables: text errors uncopied user_code events devices processes values contex
 nest: text errors values variables
 collectives: text errors user_code events devices processes values context variables
 step: text errors user_code events devices processes values context variables collectives
-observing: text errors user_code events devices values step
+observing: text errors meshes user_code events devices values step
 io: text errors values
 data: text errors user_code uncopied threads devices values io
 input: text errors meshes user_code threads events devices processes values context observing data

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple, TypedDict
 
 from distlab.events import Collective, Compile, Event, Reduction, Run, Step
 from distlab.folds._fold import Fold, table
-from distlab.text.units import dtype_text
+from distlab.text.units import counted, dtype_text
 
 _VALUE: Final = re.compile(r"(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d,<=]*)\](?: like (?P<name>.+))?")
 
@@ -42,15 +42,15 @@ def combined(collective: Collective) -> Combined:
     arrays = [(name, shape) for _, name, shape in operands if not shape.endswith("[]")]
     numbers = len(operands) - len(arrays)
     if not arrays:
-        return Combined(_counted(numbers, "number") if numbers else "", "", values)
+        return Combined(counted(numbers, "number") if numbers else "", "", values)
     name, shape = arrays[0]
     largest = f"like {name}" if name else shape
     unlisted = max(collective.operands - len(collective.values), 0)
-    text = _counted(len(arrays) + unlisted, "array")
+    text = counted(len(arrays) + unlisted, "array")
     if len(operands) + unlisted == 1:
         text = f"{text} {largest}"
     if numbers:
-        text = f"{text} and {_counted(numbers, 'number')}"
+        text = f"{text} and {counted(numbers, 'number')}"
     return Combined(text, largest, values)
 
 
@@ -68,10 +68,6 @@ def _purpose(collective: Collective) -> Combined:
 def _along(collective: Collective) -> str:
     shift = "" if collective.shift is None else f" shift {collective.shift:+d}"
     return f"{', '.join(collective.axes)}{shift}"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 _MOST_ROWS = 500

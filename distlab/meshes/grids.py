@@ -65,7 +65,7 @@ def grid_of(axes: Axes) -> Grid:
     panels = at[panel] if panel else np.zeros(math.prod(sizes), np.int64)
     titles = [f"{panel} {value}" for value in range(axes[panel])] if panel else [""]
     if len(names) < 2:
-        return _lines(names, axes, at, panels, titles)
+        return _lines(names[0], at[names[0]], axes[names[0]], panels, titles)
     across = names.pop(1)
     if axes[names[0]] > _LINE and len(names) == 1 and axes[across] < axes[names[0]]:
         names, across = [across], names[0]  # wide rather than tall
@@ -87,12 +87,8 @@ def _is_long(sizes: list[int]) -> bool:
     return max(sizes) > _MOST_ACROSS and min(sizes) <= _MOST_PANELS
 
 
-def _lines(
-    names: list[str], axes: Axes, at: dict[str, Ints], panels: Ints, titles: list[str]
-) -> Grid:
+def _lines(name: str, place: Ints, count: int, panels: Ints, titles: list[str]) -> Grid:
     """Returns the cells of one axis: a line, or several lines of equal lengths."""
-    count = axes[names[0]] if names else 1
-    place = at[names[0]] if names else np.zeros(1, np.int64)
     across = count if count <= _MOST_ACROSS // 2 else _LINE
     lines = -(-count // across)
     return Grid(
@@ -103,6 +99,6 @@ def _lines(
         titles,
         "",
         [str(line * across) if lines > 1 else "" for line in range(lines)],
-        names[0] if names else "",
+        name,
         [str(value) if lines == 1 else f"+{value}" for value in range(across)],
     )

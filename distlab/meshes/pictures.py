@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
@@ -47,7 +48,10 @@ class Picture(NamedTuple):
 def picture_of_blocks(
     title: str, facts: str, axes: Axes, spec: Spec, *, name: str, shape: Sequence[int]
 ) -> Picture:
-    """Returns a drawing of an array's blocks: equal colours and numbers are copies."""
+    """Returns a drawing of an array's blocks: equal colours and numbers are copies.
+
+    Its facts end with how many blocks there are, and where their copies lie.
+    """
     numbers = blocks.block_numbers(spec, axes).tolist()
     block = blocks.block_shape(shape, spec, axes)
     firsts = (blocks.blocks(spec, axes) * block).tolist()
@@ -61,7 +65,7 @@ def picture_of_blocks(
     )
     return Picture(
         title,
-        facts,
+        f"{facts}; {_held_text(spec, axes)}",
         axes,
         [colours[n] for n in numbers],
         [str(n) for n in numbers],
@@ -69,11 +73,11 @@ def picture_of_blocks(
     )
 
 
-def held_text(spec: Spec, axes: Axes) -> str:
+def _held_text(spec: Spec, axes: Axes) -> str:
     """Returns a sentence of how many blocks there are, and where their copies lie."""
     along = blocks.copied_along(spec, axes)
     copies = count_text(blocks.copies(spec, axes))
-    count = int(np.prod(blocks.cuts(spec, axes), dtype=np.int64))
+    count = math.prod(blocks.cuts(spec, axes))
     if count == 1:
         return f"a whole copy on each of {copies} devices" if along else "whole on one device"
     if not along:

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding
 
 from distlab.devices import selection
 from distlab.devices.jax_internals import ConcreteArray
+from distlab.meshes.blocks import full_spec, spec_text
 from distlab.step.arguments.names import argument_label, parameter_names
 from distlab.text.shown import shown
 from distlab.values.last_batches import LastBatches
@@ -69,18 +70,10 @@ def _placement(array: jax.Array) -> str:
         return "uncommitted"
     sharding = array.sharding
     if isinstance(sharding, NamedSharding):
-        return spec_text(sharding.spec)
+        return spec_text(full_spec(sharding.spec, array.ndim))
     if len(sharding.device_set) == 1:
         return selection.name(next(iter(sharding.device_set)))
     return shown(sharding, 80)
-
-
-def spec_text(spec: jax.sharding.PartitionSpec) -> str:
-    """Returns a partition spec as programs write it, without what divides nothing: `P('data')`."""
-    axes = list(spec)
-    while axes and axes[-1] is None:
-        axes.pop()
-    return f"P({', '.join(map(repr, axes))})"
 
 
 def sign(leaf: Any) -> Any:

@@ -23,8 +23,9 @@ from jax.sharding import NamedSharding
 from distlab import events
 from distlab.devices import jax_internals, selection
 from distlab.events import numbering, sink
+from distlab.meshes.blocks import full_spec, spec_text
 from distlab.observing import compilations
-from distlab.observing.arguments import Leaf, cause_of, spec_text
+from distlab.observing.arguments import Leaf, cause_of
 from distlab.observing.compilations import Compilation, heard
 from distlab.observing.meshes import mesh_of, strategy_of
 from distlab.user_code import calling_line, line_text, part_of
@@ -179,7 +180,7 @@ def _signature(computation: Any) -> _Signature:
 def _leaf(aval: Any, sharding: Any) -> Leaf:
     what = f"{aval.dtype}[{', '.join(map(str, aval.shape))}]"
     if isinstance(sharding, NamedSharding):
-        return Leaf(what, spec_text(sharding.spec))
+        return Leaf(what, spec_text(full_spec(sharding.spec, aval.ndim)))
     devices = jax_internals.assigned_devices(sharding)
     return Leaf(what, selection.name(devices[0]) if len(devices) == 1 else "")
 

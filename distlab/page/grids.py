@@ -11,10 +11,9 @@ from distlab.charts.theme import ramp
 from distlab.folds import BatchDetail, DeviceColumns, PlacementColumns
 from distlab.folds.devices import computing
 from distlab.meshes import blocks
-from distlab.meshes.pictures import Picture, held_text, picture_of_blocks, pictures_html
-from distlab.page.facts.amounts import counted
+from distlab.meshes.pictures import Picture, picture_of_blocks, pictures_html
 from distlab.text.bytes import bytes_text
-from distlab.text.units import plain, share_text
+from distlab.text.units import counted, plain, share_text
 
 DRAWN: Final = ("placement_grids", "device_grids", "batch_grids")
 _MOST_DIVISIONS: Final = 4
@@ -28,8 +27,7 @@ def placement_pictures(columns: PlacementColumns) -> list[Picture]:
     return [
         picture_of_blocks(
             plain(blocks.spec_text(one.spec), 80),
-            f"{counted(one.arrays, 'array')}, {bytes_text(one.bytes)} a device; "
-            f"{held_text(one.spec, mesh)}",
+            f"{counted(one.arrays, 'array')}, {bytes_text(one.bytes)} a device",
             mesh,
             one.spec,
             name=plain(one.name),
@@ -67,8 +65,7 @@ def batch_pictures(detail: BatchDetail | None) -> list[Picture]:
     spec = blocks.full_spec(detail["spec"], len(shape))
     if not blocks.is_sound(spec, mesh):
         return []
-    text = plain(blocks.spec_text(spec), 80)
-    facts = f"an array of {shape}; {held_text(spec, mesh)}"
+    text, facts = plain(blocks.spec_text(spec), 80), f"an array of {shape}"
     return [picture_of_blocks(text, facts, mesh, spec, name="batch", shape=shape)]
 
 

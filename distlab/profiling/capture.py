@@ -27,6 +27,7 @@ from distlab.profiling.spans import DeviceSpans, clipped, key_of, length_ns, rea
 from distlab.profiling.step_work import UNKNOWN, Operations, StepWork
 
 AskedBy: TypeAlias = Literal["user", "recorder"]
+WhateverRuns: TypeAlias = Callable[[], tuple[int, list[jax.Device]]]
 
 SPANS_KEPT: Final = 4_096
 """Spans kept for each device."""
@@ -44,7 +45,7 @@ class Capturer:
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self.running: _Running | None = None
-        self.whatever_runs: Callable[[], tuple[int, list[jax.Device]]] | None = None
+        self.whatever_runs: WhateverRuns | None = None
         """The devices of profiles in which no step was seen, and the number of their mesh."""
 
         self._emit = emit
@@ -65,7 +66,7 @@ class Capturer:
                 before = self.running
                 if before is None:
                     running = self.running = _Running(
-                        steps, seconds, asked_by, most_bytes, first_step, self.whatever_runs
+                        steps, seconds, asked_by, most_bytes, first_step
                     )
                     break
             if asked_by == "recorder" or before.asked_by == "user":
@@ -95,7 +96,7 @@ class Capturer:
         running = self.running
         assert running is not None
         try:
-            event = running.take()
+            event = running.take(self.whatever_runs)
         except Exception as error:  # noqa: BLE001 - the future raises it
             self.running = None
             if running.asked_by == "user":
@@ -119,14 +120,8 @@ def _return_memory() -> None:
 class _Running:
     """A capture from its start to its event."""
 
-    def __init__(  # noqa: PLR0917
-        self,
-        steps: int,
-        seconds: float,
-        asked_by: AskedBy,
-        most_bytes: int,
-        first_step: int,
-        whatever_runs: Callable[[], tuple[int, list[jax.Device]]] | None,
+    def __init__(
+        self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int, first_step: int
     ) -> None:
         self.asked_by = asked_by
         self._first_step = first_step
@@ -141,7 +136,6 @@ class _Running:
         self._begin_ns = 0
         self._devices: list[jax.Device] = []
         self._last: jax.Array | None = None
-        self._whatever_runs = whatever_runs
         self._profile = Profile()
 
     def see(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
@@ -158,7 +152,7 @@ class _Running:
         if self._seen >= self._steps and time_ns - self._begin_ns >= least_ns:
             self.enough.set()
 
-    def take(self) -> Capture:
+    def take(self, whatever_runs: WhateverRuns | None) -> Capture:
         """Waits for the steps, ends the profile and reads it."""
         try:
             ended = self.enough.wait(self._seconds)
@@ -169,8 +163,8 @@ class _Running:
             used = time.thread_time_ns()
             profile = self._profile.stop()
             self._last = None
-        if not self._seen and self._whatever_runs is not None:
-            self._strategy, self._devices = self._whatever_runs()
+        if not self._seen and whatever_runs is not None:
+            self._strategy, self._devices = whatever_runs()
             self._begin_ns, self._first_step = self._profile.start_ns, -1
         elif not self._seen:
             when = "until the recording ended" if ended else f"within {self._seconds:g} s"

@@ -18,7 +18,7 @@ from distlab.programs.contents import ProgramContents, arguments_of, read_progra
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.shown import shown
-from distlab.text.units import aligned, count_text, flops_text, line_in
+from distlab.text.units import aligned, count_text, counted, flops_text, line_in
 
 _MOST_ROWS: Final = 16
 _MOST_NAMES: Final = 3
@@ -169,7 +169,7 @@ class ProgramReport:
         return card(self.name, self._facts(), _HEADINGS, rows, picture=text)
 
     def _facts(self) -> str:
-        facts = [f"{self.devices} device{'s' * (self.devices != 1)}"]
+        facts = [counted(self.devices, "device")]
         if self.mesh:
             facts[0] += f" ({blocks.axes_text(self.mesh)})"
         if self.flops is not None:

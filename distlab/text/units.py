@@ -36,6 +36,11 @@ def count_text(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Returns a number of things as text: `"1 step"`, `"12 steps"`, `"2 batches"`."""
+    return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"
+
+
 def rate_text(per_second: float) -> str:
     """Returns a rate with three digits, such as `"0"`, `"0.25"`, `"84.1"` or `"6 250"`."""
     if not per_second:

@@ -15,6 +15,7 @@ from distlab.devices import jax_internals, selection
 from distlab.devices.pieces import pieces
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
+from distlab.text.units import counted
 from distlab.values.padding import place_of
 
 _NUMBERS_SHOWN: Final = 4
@@ -35,7 +36,7 @@ def strategy_html(strategy: Any) -> str:
     rows = [[str(n), device.name, device.kind] for n, device in enumerate(devices)]
     return card(
         type(strategy).__name__,
-        f"{_counted(len(devices), 'replica')} on {simulated}devices",
+        f"{counted(len(devices), 'replica')} on {simulated}devices",
         ("replica", "device", "hardware"),
         rows,
     )
@@ -63,7 +64,7 @@ def per_replica_html(value: Any) -> str:
             ]
         )
     different = "" if value.shapes is None else " of different shapes"
-    facts = f"{_counted(count, f'{stacked.dtype} component')}{different}"
+    facts = f"{counted(count, f'{stacked.dtype} component')}{different}"
     return card("PerReplica", facts, ("replica", "device", "shape", "size", "first numbers"), rows)
 
 
@@ -105,14 +106,10 @@ def dataset_html(dataset: Any) -> str:
         steps = ""
     return card(
         "DistributedDataset",
-        f"divided over {_counted(replicas, 'replica')} of {type(strategy).__name__}{steps}",
+        f"divided over {counted(replicas, 'replica')} of {type(strategy).__name__}{steps}",
         ("component", "on each replica"),
         [[jax.tree_util.keystr(path) or "element", _spec_on_device(leaf)] for path, leaf in leaves],
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _copy_rows(copies: dict[int, Any]) -> list[list[str]]:

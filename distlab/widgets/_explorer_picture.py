@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from distlab.charts.theme import colour
-from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import share_of
 from distlab.programs.collectives import wire_bytes
 from distlab.strategies.what_if import Choices, Division, Movement, divide, move, place
 from distlab.text.bytes import bytes_text
 from distlab.text.png import data_uri
-from distlab.text.units import count_text
+from distlab.text.units import count_text, counted
 from distlab.widgets._static_html import NO_BREAK, image, line, table
 
 _MOST_BATCHES = 3

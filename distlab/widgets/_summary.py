@@ -19,7 +19,6 @@ from distlab.folds import (
 )
 from distlab.folds.placement import is_server
 from distlab.meshes.pictures import pictures_html
-from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.cards import lost_text, reduction_rows
 from distlab.page.facts.metrics import loss_text
@@ -27,7 +26,7 @@ from distlab.page.facts.progress import halt_text, left_text, rate_texts, steps_
 from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
 from distlab.page.grids import batch_pictures, device_pictures, placement_pictures
 from distlab.text.bytes import bytes_text
-from distlab.text.units import count_text, plain, share_text
+from distlab.text.units import count_text, counted, plain, share_text
 
 _MOST_REDUCTIONS: Final = 4
 _MOST_ADVICE: Final = 2

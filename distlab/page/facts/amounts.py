@@ -1,4 +1,4 @@
-"""Facts, numbers of things, and lists of them that are too long for a page."""
+"""Facts, and lists of things that are too long for a page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ NOTHING: Final = "\u2013"
 
 MOST_ROWS: Final = 32
 """Devices or replicas that have a row each."""
-
-
-def counted(count: int, thing: str, things: str = "") -> str:
-    """Returns a number of things as text: `"1 step"`, `"12 steps"`, `"2 batches"`."""
-    return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def first_rows(texts: Iterable[str], count: int) -> list[str]:

@@ -13,9 +13,9 @@ from distlab.charts.theme import colour
 from distlab.folds import BatchColumns, BatchDetail, part_of_batches
 from distlab.folds.arrays import Ints
 from distlab.meshes import blocks
-from distlab.page.facts.amounts import MOST_ROWS, NOTHING, Facts, counted
+from distlab.page.facts.amounts import MOST_ROWS, NOTHING, Facts
 from distlab.text.bytes import bytes_text
-from distlab.text.units import count_text, duration_text, plain
+from distlab.text.units import count_text, counted, duration_text, plain
 
 _MOST_GROUPS: Final = 200
 _MOST_UNEVEN: Final = 200

@@ -17,10 +17,10 @@ from distlab.folds import (
     WorkerColumns,
 )
 from distlab.meshes.blocks import axes_text
-from distlab.page.facts.amounts import NOTHING, Facts, counted
+from distlab.page.facts.amounts import NOTHING, Facts
 from distlab.page.loop_buttons import LoopRow
 from distlab.text.bytes import bytes_text
-from distlab.text.units import count_text, duration_text, plain, rate_text
+from distlab.text.units import count_text, counted, duration_text, plain, rate_text
 
 
 def recording_facts(header: HeaderColumns, lost: int, last_cost: RecorderCost | None) -> Facts:

@@ -7,9 +7,9 @@ from typing import Final
 
 from distlab.charts.metrics import drawn_names
 from distlab.folds import MetricColumns
-from distlab.page.facts.amounts import NOTHING, Facts, counted
+from distlab.page.facts.amounts import NOTHING, Facts
 from distlab.text.metric_names import by_interest, is_loss, is_other
-from distlab.text.units import count_text, plain, value_text
+from distlab.text.units import count_text, counted, plain, value_text
 
 _MOST_NAMED: Final = 3
 

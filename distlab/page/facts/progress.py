@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from distlab.folds import CoordinationColumns, Pace, StepColumns, pace_of
-from distlab.page.facts.amounts import NOTHING, Facts, counted
-from distlab.text.units import count_text, duration_text, rate_text
+from distlab.page.facts.amounts import NOTHING, Facts
+from distlab.text.units import count_text, counted, duration_text, rate_text
 
 
 def progress_facts(

@@ -6,8 +6,8 @@ import time
 from typing import Final
 
 from distlab.folds import HeaderColumns
-from distlab.page.facts.amounts import NOTHING, Facts, counted, first_rows
-from distlab.text.units import plain
+from distlab.page.facts.amounts import NOTHING, Facts, first_rows
+from distlab.text.units import counted, plain
 
 ENDED_WITHOUT_CLOSING: Final = "ended without closing"
 _STATUS_TEXTS: Final = {"killed": ENDED_WITHOUT_CLOSING}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from distlab.folds import CoordinationColumns
-from distlab.page.facts.amounts import Facts, counted, first_rows
-from distlab.text.units import count_text, plain
+from distlab.page.facts.amounts import Facts, first_rows
+from distlab.text.units import count_text, counted, plain
 
 _MOST_FUNCTIONS: Final = 5
 _MOST_MARKS: Final = 100

@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from distlab.folds import WorkerColumns
-from distlab.page.facts.amounts import Facts, counted, first_rows
-from distlab.text.units import count_text, plain
+from distlab.page.facts.amounts import Facts, first_rows
+from distlab.text.units import count_text, counted, plain
 
 _BEHIND: Final = 64
 """Steps that a process which still records may be behind another: what was stored comes late."""
