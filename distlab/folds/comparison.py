@@ -186,8 +186,7 @@ def _settings(run: Folds) -> dict[str, str]:
     ]
     variables = len(placement["name"])
     one_copy = bytes_text(int(placement["bytes"].max(axis=1).sum())) if variables else ""
-    return {
-        **{name: _setting_text(value) for name, value in header["config"].items()},
+    known = {
         "strategy": header["strategy"],
         "devices": f"{count_text(devices)} {simulated}{kind}" if devices else "",
         "examples in a full batch": count_text(int(sizes.max())) if len(sizes) else "",
@@ -198,10 +197,11 @@ def _settings(run: Folds) -> dict[str, str]:
         "machine": header["host"],
         **header["versions"],
     }
-
-
-def _setting_text(value: str | float | None) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    stated = {
+        f"config.{name}" if name in known else name: str(value)
+        for name, value in header["config"].items()
+    }
+    return stated | known
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -55,17 +55,20 @@ def test_only_open_runs_are_compared(runs: tuple[Path, Path]) -> None:
 
 
 def test_settings_of_the_program_are_shown_beside_those_of_others(tmp_path: Path) -> None:
-    for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.1)):
-        config = {"rate": rate, "model": {"layers": 2, "kind": np.float32}, "seed": np.int64(3)}
+    for name, rate, machine in (("a", 0.1, 3), ("b", 0.2, 3), ("c", 0.1, 4)):
+        model = {"layers": 2, "kind": np.float32}
+        config = {"rate": rate, "model": model, "machine": np.int64(machine)}
         dl.record(tmp_path / name, config=config).close()
     with ExitStack() as opened:
         first, *others = (opened.enter_context(dl.Run.open(tmp_path / name)) for name in "abc")
         kept = first.summary()["config"]
         lines = str(first.compare(*others)).splitlines()
     assert kept == {
-        "rate": 0.1, "model.layers": 2, "model.kind": "<class 'numpy.float32'>", "seed": 3,
+        "rate": 0.1, "model.layers": 2, "model.kind": "<class 'numpy.float32'>", "machine": 3,
     }  # fmt: skip
-    assert [line.split() for line in lines[:2]] == [["a", "b", "c"], ["rate", "0.1", "0.2", "0.1"]]
+    assert [line.split() for line in lines[:3]] == [
+        ["a", "b", "c"], ["rate", "0.1", "0.2", "0.1"], ["config.machine", "3", "3", "4"],
+    ]  # fmt: skip
     with pytest.raises(ArgumentTypeError, match="config must be a mapping"):
         dl.record(tmp_path / "d", config=0.1)  # type: ignore[arg-type]
     assert not (tmp_path / "d").exists()
