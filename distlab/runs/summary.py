@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from distlab.events import Run, RunEnd, Strategy
-from distlab.folds.joining.members import MOST_WORKERS, worker_name
+from distlab.folds.joining.members import MOST_WORKERS, WORST_FIRST, worker_name
 from distlab.runs.recorded import Recorded
 from distlab.runs.totals import Totals
-
-_WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
 
 
 class Summary(TypedDict):
@@ -108,7 +106,7 @@ def summarize(
     if len(finals) == len(run.processes) == len(newest) == 1:  # what is emitted later is no part
         summary["seconds"] = max(finals[0].time_ns - begins[0].time_ns, 0) / 1e9
     if len(finals) >= len(run.processes):
-        worst = min(finals, key=lambda end: _WORST_FIRST.index(end.status))
+        worst = min(finals, key=lambda end: WORST_FIRST.index(end.status))
         summary["status"], summary["message"] = worst.status, worst.message
     return summary
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatchmethod
-from typing import Final
 
 import msgspec
 
@@ -32,7 +31,7 @@ from distlab.events import (
     StepReady,
     Strategy,
 )
-from distlab.folds.joining.members import Members, Numbers, StepPart, worker_name
+from distlab.folds.joining.members import WORST_FIRST, Members, Numbers, StepPart, worker_name
 from distlab.folds.joining.parts import (
     BatchParts,
     Metrics,
@@ -41,8 +40,6 @@ from distlab.folds.joining.parts import (
     ReadyTimes,
     Samples,
 )
-
-_WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
 
 
 class Join:
@@ -125,7 +122,7 @@ class Join:
             yield from self._batches.settle(members, living)
             yield from self._profiles.settle(members, living)
         if self._ends.keys() >= self._seen:
-            worst = min(self._ends, key=lambda p: (_WORST_FIRST.index(self._ends[p].status), p))
+            worst = min(self._ends, key=lambda p: (WORST_FIRST.index(self._ends[p].status), p))
             end = self._ends[worst]
             said = f"{worker_name(worst)}: {end.message}" if end.message else ""
             time_ns = max(event.time_ns for event in self._ends.values())

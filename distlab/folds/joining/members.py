@@ -11,6 +11,9 @@ from distlab.events import Event
 
 T = TypeVar("T")
 
+WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
+"""How processes ended: a run of several ended as the worst of them."""
+
 
 class Members:
     """The process of each of a strategy's replicas, by the strategy's joined number."""
