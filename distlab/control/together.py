@@ -111,16 +111,17 @@ class Together:
             try:
                 place = max(self._place_of(worker, f"{folder}/of") for worker in processes.workers)
             except WorkerError as error:
-                processes.kv.set(f"{folder}/agreed", json.dumps([error.worker, error.message]))
+                lost = [error.worker, error.host, error.message]
+                processes.kv.set(f"{folder}/agreed", json.dumps(lost))
                 raise
             processes.kv.set(f"{folder}/agreed", json.dumps(place))
             return place
         until = processes.until(_CHIEF_SECONDS)
         text = processes.awaited(f"{folder}/agreed", processes.workers[0], _WHAT, until)
-        first, second = json.loads(text)
-        if isinstance(second, str):
-            raise WorkerError(first, processes.workers[0].host, second)
-        return first, second
+        program, begun, *lost = json.loads(text)
+        if lost:
+            raise WorkerError(program, begun, *lost)
+        return program, begun
 
     def _place_of(self, worker: Worker, folder: str) -> Place:
         until = self.processes.until(_LIMIT_SECONDS)
