@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, file_path
-from distlab._cli.serving import HOST, TOKEN, VIEW_TOKEN, empty_library, serve, wait_for_interrupt
+from distlab._cli.serving import (
+    HOST,
+    TOKEN,
+    VIEW_TOKEN,
+    announce,
+    empty_library,
+    serve,
+    wait_for_interrupt,
+)
 from distlab.text.paths import is_folder
 from distlab.text.printable import printable
 
@@ -73,9 +81,7 @@ def run(args: argparse.Namespace) -> int:
         view_token=args.view_token,
         origins=tuple(args.origin),
     )
-    print(f"Dashboard: {server.url}", flush=True)
-    if server.view_url:
-        print(f"To look only: {server.view_url}", flush=True)
+    announce(server)
     shown = printable(str(folder))
     if waits:
         print(

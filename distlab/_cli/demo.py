@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, file_path, positive
-from distlab._cli.serving import prepare, serve, wait_for_interrupt
+from distlab._cli.serving import announce, prepare, serve, wait_for_interrupt
 
 if TYPE_CHECKING:
     from distlab.demo.digits import Digits
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
                 server = serve(
                     recording, port=args.port, open_browser=args.open, prefix=args.prefix
                 )
-                _say(f"Dashboard: {server.url}")
+                announce(server)
             _train(digits, args.replicas, steps, recording)
         if recording.path is None:
             _say("Nothing was recorded: recording is off (DISTLAB_RECORD=off).")

@@ -47,6 +47,13 @@ def serve(
     return serve(source, token=token, view_token=view_token, **options)
 
 
+def announce(server: DashboardServer) -> None:
+    """Prints the addresses of the page."""
+    print(f"Dashboard: {server.url}", flush=True)
+    if server.view_url:
+        print(f"To look only: {server.view_url}", flush=True)
+
+
 def empty_library(folder: Path) -> object:
     """Returns what a server shows of a folder in which no run is recorded yet."""
     from distlab_dashboard.library import Library
