@@ -22,6 +22,7 @@ class StandInServer:
     """Serves nothing."""
 
     url = "http://127.0.0.1:5123/user/someone/distlab/"
+    view_url = url + "?token=looks"
 
     def stop(self) -> None:
         pass

@@ -12,7 +12,7 @@ from distlab.events import Event
 T = TypeVar("T")
 
 WORST_FIRST: Final = ("failed", "interrupted", "stopped", "finished")
-"""How processes ended: a run of several ended as the worst of them."""
+"""Ends of processes: a run of several ended as the worst of them."""
 
 
 class Members:
