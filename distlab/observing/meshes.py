@@ -47,7 +47,7 @@ def mesh_of(shardings: Iterable[Any]) -> ProgramMesh:
 
 _lock: Final = threading.RLock()
 _numbers: Final[dict[ProgramMesh, int]] = {}
-_told: weakref.WeakKeyDictionary[sink.Recorder, set[int]] = weakref.WeakKeyDictionary()
+_defined: weakref.WeakKeyDictionary[sink.Recorder, set[int]] = weakref.WeakKeyDictionary()
 
 
 def mesh_on(devices: Iterable[jax.Device]) -> ProgramMesh:
@@ -64,10 +64,10 @@ def strategy_of(mesh: ProgramMesh, recorder: sink.Recorder) -> int:
         number = _numbers.get(mesh)
         if number is None:
             number = _numbers[mesh] = next(numbering.strategies)
-        told = _told.setdefault(recorder, set())
-        if number in told:
+        defined = _defined.setdefault(recorder, set())
+        if number in defined:
             return number
-        told.add(number)
+        defined.add(number)
     processes = [device.process_index for device in mesh.devices]
     recorder.emit(
         Strategy(

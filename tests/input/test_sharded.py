@@ -64,6 +64,14 @@ def test_a_loader_may_fill_its_memory_again(mesh: Mesh) -> None:
     assert [float(batch[0, 0]) for batch in batches] == [0, 1, 2]
 
 
+def test_a_loader_may_repeat_batches_that_are_placed_already(mesh: Mesh) -> None:
+    often, later = (jax.device_put(np.ones((8, n)), NamedSharding(mesh, P("data"))) for n in (1, 2))
+    with listening() as found:
+        for _ in dl.shard_batches([*[often] * 256, *[later] * 2], mesh):
+            pass
+    assert len(found.of(Sharding)) == 258
+
+
 def test_a_batch_that_the_mesh_does_not_divide_is_an_error_of_jax(mesh: Mesh) -> None:
     with pytest.raises(ValueError, match="evenly divide"):
         list(dl.shard_batches(loader(size=6), mesh))

@@ -70,8 +70,8 @@ def test_each_program_is_an_event_with_its_contents(recorder: Any, mesh: Mesh) -
         {"i": 8},
     ]
     assert of(recorder, events.Step) == []
-    told = [one.why for one in dl.compilations() if one.name == "step"]
-    assert told[-3:-1] == ["new function", "state['w']: P() -> P(None, 'model')"]
+    whys = [one.why for one in dl.compilations() if one.name == "step"]
+    assert whys[-3:-1] == ["new function", "state['w']: P() -> P(None, 'model')"]
 
 
 def test_programs_of_strategies_and_observed_ones_are_there_once(recorder: Any) -> None:

@@ -81,8 +81,8 @@ def test_compilations_say_what_changed(heard: Listener, mesh: Mesh) -> None:
         ("new structure", "state['c'] added or removed"),
     ]
     assert programs(heard) == [0, 1, 2, 0, 3]
-    told = [one.why for one in dl.compilations() if one.name == "add"]
-    assert told[-2:] == ["state['w']: P() -> P(None, 'model')", "state['c'] added or removed"]
+    whys = [one.why for one in dl.compilations() if one.name == "add"]
+    assert whys[-2:] == ["state['w']: P() -> P(None, 'model')", "state['c'] added or removed"]
 
 
 def test_an_uncommitted_state_is_why_the_second_call_compiles(heard: Listener, mesh: Mesh) -> None:
@@ -219,13 +219,13 @@ def test_compilations_are_heard_after_others_removed_the_listeners() -> None:
     assert compilations.heard.last is dl.compilations()[-1]
 
 
-def test_nan_in_results_is_told_with_its_device(heard: Listener, mesh: Mesh) -> None:
+def test_nan_in_results_is_reported(heard: Listener, mesh: Mesh) -> None:
     step = dl.observe(jax.jit(lambda x: jnp.log(x).sum()))
     good, bad = put(mesh, P("data"), 8), -put(mesh, P("data"), 8)
     for x in [good] * 5 + [bad] * 70:
         jax.block_until_ready(step(x))
-    (told,) = heard.of(events.NotFinite)
-    assert told.step == heard.of(events.Step)[5].step
+    (found,) = heard.of(events.NotFinite)
+    assert found.step == heard.of(events.Step)[5].step
 
 
 def test_steps_count_the_examples_of_batches_that_were_placed(heard: Listener, mesh: Mesh) -> None:
