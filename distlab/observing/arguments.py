@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -11,9 +12,11 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from distlab import events
 from distlab.devices import selection
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.meshes.blocks import full_spec, spec_text
+from distlab.observing.compilations import Compilation
 from distlab.step.arguments.names import argument_label, parameter_names
 from distlab.text.shown import shown
 from distlab.values.last_batches import LastBatches
@@ -105,6 +108,22 @@ def cause_of(now: dict[str, Leaf], before: list[dict[str, Leaf]]) -> tuple[str, 
             {n: (shown(a.value), shown(b.value)) for n, (a, b) in pairs.items()}
         )
     return "new structure", "JAX's configuration, its mesh in force, or cleared caches"
+
+
+def compile_event(
+    made: Compilation | None, why: tuple[str, str], leaves: dict[str, Leaf], **contents: Any
+) -> events.Compile:
+    """Makes the event of a program; `made` is None for one that was compiled before."""
+    return events.Compile(
+        time_ns=time.monotonic_ns(),
+        cause=why[0],
+        changed=why[1],
+        arguments=[f"{name}: {leaf}" for name, leaf in leaves.items()],
+        mode="traced",
+        trace_ns=round(1e9 * (made.trace_s + made.lower_s)) if made else 0,
+        compile_ns=round(1e9 * made.compile_s) if made else 0,
+        **contents,
+    )
 
 
 def distance(now: dict[str, Leaf], old: dict[str, Leaf]) -> float:

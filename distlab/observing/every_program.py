@@ -25,7 +25,7 @@ from distlab.devices import jax_internals, selection
 from distlab.events import numbering, sink
 from distlab.meshes.blocks import full_spec, spec_text
 from distlab.observing import compilations
-from distlab.observing.arguments import Leaf, cause_of
+from distlab.observing.arguments import Leaf, cause_of, compile_event
 from distlab.observing.compilations import Compilation, heard
 from distlab.observing.meshes import mesh_of, strategy_of
 from distlab.user_code import calling_line, line_text, part_of
@@ -127,25 +127,17 @@ def _emit(
         why = cause_of(described, list(before))
         before.append(described)
     compilations.explain(newest, why[1] or why[0])
-    strategy, called = strategy_of(mesh_of([*given, *made]), recorder), calling_line()
-
-    def event(**contents: Any) -> events.Compile:
-        return events.Compile(
-            time_ns=time.monotonic_ns(),
-            program=next(numbering.programs),
-            strategy=strategy,
-            function=signature.name,
-            cause=why[0],
-            changed=why[1],
-            arguments=[f"{name}: {leaf}" for name, leaf in described.items()],
-            mode="traced",
-            trace_ns=round(1e9 * (newest.trace_s + newest.lower_s)),
-            compile_ns=round(1e9 * newest.compile_s),
-            source=signature.source,
-            called=called,
-            **contents,
-        )
-
+    event = partial(
+        compile_event,
+        newest,
+        why,
+        described,
+        program=next(numbering.programs),
+        strategy=strategy_of(mesh_of([*given, *made]), recorder),
+        function=signature.name,
+        source=signature.source,
+        called=calling_line(),
+    )
     infos = [
         SimpleNamespace(shape=aval.shape, dtype=aval.dtype, donated=donated)
         for aval, donated in zip(executable.in_avals, signature.donated, strict=True)

@@ -12,7 +12,6 @@ from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 import jax
 import numpy as np
 
-from distlab import events
 from distlab.devices import jax_internals
 from distlab.errors import ArgumentTypeError
 from distlab.events import sink
@@ -21,6 +20,7 @@ from distlab.observing.arguments import (
     Leaf,
     Path,
     cause_of,
+    compile_event,
     described,
     distance,
     getter,
@@ -294,27 +294,20 @@ class Observed(Generic[P, R]):
         if made is not None:
             compilations.explain(made, why[1] or why[0])
         called = calling_line()
-
-        def event(**contents: Any) -> events.Compile:
-            return events.Compile(
-                time_ns=time.monotonic_ns(),
+        try:
+            jaxpr = self._jitted.trace(*call[1:])
+            event = functools.partial(
+                compile_event,
+                made,
+                why,
+                program.described[0],
                 program=program.number,
                 strategy=program.strategy,
                 function=self._name,
-                cause=why[0],
-                changed=why[1],
-                arguments=[f"{name}: {leaf}" for name, leaf in program.described[0].items()],
-                mode="traced",
-                trace_ns=round(1e9 * (made.trace_s + made.lower_s)) if made else 0,
-                compile_ns=round(1e9 * made.compile_s) if made else 0,
                 source=self._source,
                 called=called,
                 trains=jaxpr is None or operations.has_gradient(jaxpr),
-                **contents,
             )
-
-        try:
-            jaxpr = self._jitted.trace(*call[1:])
             inputs = [
                 sink.Argument(name)
                 for name, leaf in program.described[0].items()

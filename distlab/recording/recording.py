@@ -413,7 +413,7 @@ def record(
             f"{shown(total_steps)}. Leave it out when it is not known."
         )
     settings = checked_config(config)
-    if observe not in {None, "programs"}:
+    if observe is not None and observe != "programs":
         raise ArgumentValueError(
             f'observe is "programs", got {shown(observe)}. Leave it out to record steps alone.'
         )

@@ -101,13 +101,8 @@ class ProgramInputs:
             return None
         stored = [(storage.name, given) for storage, given in self._local]
         leaves = [(leaf.label, leaf.donated) for leaf in self._dynamic]
-        return [
-            name
-            for group in (stored, leaves)
-            for second in (False, True)
-            for name, chosen in group
-            if chosen == second
-        ]
+        groups = (sorted(group, key=lambda one: one[1]) for group in (stored, leaves))
+        return [name for group in groups for name, _ in group]
 
     def in_order(self, kept: list[Any], given: list[Any]) -> list[Any]:
         """Returns the values of the variables, in the order of `SpmdFunction.read`."""
