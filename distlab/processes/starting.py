@@ -25,6 +25,8 @@ from distlab.threads import Thread
 
 _LOOK_SECONDS: Final = 0.05
 _READ_SECONDS: Final = 1.0
+_LEAVE_SECONDS: Final = 3.0
+"""The coordination service outlives a start that failed by this: others leave it meanwhile."""
 _EXCLUDED: Final = "no_grpc_proxy"
 
 ResultT = TypeVar("ResultT")
@@ -120,10 +122,20 @@ class Start(contextlib.AbstractContextManager["Start"]):
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             jax_internals.disconnect()
         if self._service is not None:
+            self._await_others()
             self._service.kill()
             self._service.wait()
         for link in self._links:
             link.close()
+
+    def _await_others(self) -> None:
+        """Waits until the others have left the service; JAX ends a process that loses it."""
+        until = time.monotonic() + _LEAVE_SECONDS
+        for link in self._links:
+            with contextlib.suppress(OSError):
+                link.settimeout(max(_LOOK_SECONDS, until - time.monotonic()))
+                while link.recv(1 << 16):  # the error of each, and then the end
+                    pass
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import os, signal, time
 import jax
 import distlab as dl
 from distlab.devices import jax_internals
+from distlab.processes import starting
 from distlab.processes.group import ProcessGroup
 
 def killed_in(owner, name):
@@ -26,6 +27,8 @@ def killed_in(owner, name):
     setattr(owner, name, call)
 
 killed_in(STAGE)
+if RANK == 1:
+    starting._LOOK_SECONDS = 0.5
 try:
     dl.MultiWorkerMirroredStrategy()
 except dl.errors.ClusterError as error:
@@ -49,7 +52,7 @@ show("hosts", sorted({host for host, _ in gloo_sockets.listening()}))
     [
         ('jax_internals, "connect"', 1, 3),
         ('jax, "devices"', 0, 2),
-        ('ProcessGroup, "exchange"', 1, 2),
+        ('ProcessGroup, "exchange"', 2, 3),
     ],
     ids=["connect", "devices", "addresses"],
 )
