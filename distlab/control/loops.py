@@ -71,7 +71,7 @@ class LoopControl(Uncopied):
         self._running: list[_Running] = []
         self._shown: _Running | None = None
         self._here: Place = (0, 0)
-        self._hold: Place | None = None
+        self._hold: Place | None = None  # there is one of these two at most
         self._stop: Place | None = None
         self._is_step = False
         self._is_noted = False
@@ -243,19 +243,21 @@ class LoopControl(Uncopied):
 
     def _wait(self, loop: _Running) -> None:
         until = 0.0
-        while self._settling or (self._is_reached(self._hold) and not self._is_reached(self._stop)):
-            if not self._settling and not self._paused:
-                self._paused = True
-                until = time.monotonic() + loop.pause_seconds
-                _emit(loop, "paused")
-            self._changed.wait(_POLL_SECONDS)  # with a limit: Ctrl-C has to be handled
-            if self._paused and time.monotonic() > until:
-                until += loop.pause_seconds
-                self.resume()
-        if self._paused:
-            self._paused = False
-            if not self._is_reached(self._stop):
-                _emit(loop, "running")
+        try:
+            while self._settling or self._is_reached(self._hold):
+                if not self._settling and not self._paused:
+                    self._paused = True
+                    until = time.monotonic() + loop.pause_seconds
+                    _emit(loop, "paused")
+                self._changed.wait(_POLL_SECONDS)  # with a limit: Ctrl-C has to be handled
+                if self._paused and time.monotonic() > until:
+                    until += loop.pause_seconds
+                    self.resume()
+        finally:
+            if self._paused:
+                self._paused = False
+                if not self._is_reached(self._stop):
+                    _emit(loop, "running")
 
     def __repr__(self) -> str:
         return f"<LoopControl {self.name!r}: {self.state} at {self.position}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -114,6 +115,30 @@ def test_a_pause_that_nobody_ends_ends_by_itself() -> None:
     worker.thread.join(LIMIT_SECONDS)
     assert worker.taken == [0, 1, 2]
     assert worker.control.state == "between loops"
+
+
+def test_a_pause_holds_also_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, control, again = Notes(), own(), threading.Event()
+    monkeypatch.setattr(sink, "in_force", notes)
+
+    def press() -> None:
+        wait_until(lambda: control.state == "paused", "the pause")
+        _thread.interrupt_main()
+        again.wait(LIMIT_SECONDS)
+        wait_until(lambda: control.state == "paused", "the pause of the next loop")
+        control.resume()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    control.pause()
+    with pytest.raises(KeyboardInterrupt):
+        list(dl.controlled(range(3)))
+    assert control.state == "pausing"
+    again.set()
+    assert list(dl.controlled(range(3))) == [0, 1, 2]
+    thread.join(LIMIT_SECONDS)
+    states = [event.state for event in notes.events if isinstance(event, Loop)]
+    assert states.count("paused") == 2
 
 
 def test_a_click_between_two_loops_counts_for_the_next_one() -> None:
