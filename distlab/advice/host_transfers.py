@@ -24,7 +24,6 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._columns import line_of_most
 from distlab.advice._shares import loop_begin, loop_steps, saved_at_most, spent_in
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
@@ -125,7 +124,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
-                source=line_of_most([copies["source"][row] for row in rows], spent),
+                source=copies["source"][rows[0]],
                 saves_s=saved_at_most(columns, seconds),
             )
         )
