@@ -261,8 +261,8 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
         this field.
       form: `"strategy"`, or `"mesh"` of functions that `distlab.observe` returned: what other
         events say of replicas holds for the mesh's positions.
-      axes: Sizes of the mesh's axes by name, in their order; empty for a strategy, and for a
-        mesh without names, such as one device.
+      axes: Sizes of the mesh's axes by name, in their order; empty for a strategy whose variables
+        are whole on each device, and for a mesh without names, such as one device.
     """
 
     STANDING = True
@@ -289,14 +289,16 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
       name: The variable's name.
       action: `"place"` or `"free"`.
       layout: `"replicated"` (a whole copy on each device), `"per_replica"`
-        (each device its own) or `"single"` (on one device).
-      shape: Shape of one copy.
+        (each device its own), `"single"` (on one device) or `"divided"` (parts of one value, or
+        of each replica's).
+      shape: Shape of one copy; of a divided variable, of the whole.
       dtype: Element type.
       devices: Names of the devices that hold a copy.
       bytes_per_device: Bytes on each of `devices`, in the same order.
       server: Number of the parameter server that holds it; None without servers.
       source: File and line of the user's program that made it; empty in runs recorded before
         this field.
+      spec: The axes of its strategy's mesh that divide each dimension; empty for whole copies.
     """
 
     STANDING = True
@@ -304,13 +306,14 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
     array: int
     name: str
     action: Literal["place", "free"]
-    layout: Literal["replicated", "per_replica", "single"]
+    layout: Literal["replicated", "per_replica", "single", "divided"]
     shape: list[int]
     dtype: str
     devices: list[str]
     bytes_per_device: list[int]
     server: int | None = None
     source: str = ""
+    spec: list[list[str]] = []
 
 
 class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
