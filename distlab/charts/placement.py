@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from bokeh.models import CustomJS, Rect
 from bokeh.plotting import figure
@@ -86,28 +88,36 @@ class PlacementTable:
 
     def update(self, columns: PlacementColumns) -> None:
         """Shows the newest `Folds.columns("placement")`."""
-        names, details, table = _rows(columns, self._most_rows)
+        rows = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
-        heights = [-float(row) for row in range(len(names))]
-        if names:
-            heights[-1] -= 0.35  # a gap above the total
-        self._rows.data = {"y": heights, "name": names, "text": details}
+        heights = -np.arange(len(rows.names), dtype=np.float64)
+        heights[len(rows.names) - rows.totals :] -= 0.35  # a gap above the totals
+        self._rows.data = {"y": heights, "name": rows.names, "text": rows.details}
         self._devices.data = {
             "x": [float(place) for place in range(len(devices))],
             "name": fig.thinned(devices, _MOST_NAMES),
         }
-        cells = _cells(names, details, table, devices, heights)
+        cells = _cells(rows, devices, heights)
         if len(devices) > self._most_texts:  # only tooltips have the bytes
             cells["text"] = [""] * len(cells["text"])
         self.source.data = cells
-        fig.set_empty(self._empty, not names)
+        fig.set_empty(self._empty, not rows.names)
 
 
-def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], Ints]:
-    """Returns names, details and bytes of the rows: variables, the others, and the total."""
+class _Rows(NamedTuple):
+    """Variables, the others together, and the totals."""
+
+    names: list[str]
+    details: list[str]
+    bytes: Ints
+    parts: list[list[str]]  # Of variables that are divided
+    totals: int
+
+
+def _rows(columns: PlacementColumns, most: int) -> _Rows:
     table = columns["bytes"]
     if not len(table):
-        return [], [], table
+        return _Rows([], [], table, [], 0)
     names = [plain(name, 22) for name in columns["name"][:most]]
     details = [
         (f"{dtype}[{', '.join(map(str, shape))}] " if dtype else "") + layout_text(layout)
@@ -122,7 +132,17 @@ def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], I
         rows.append(table[most:].sum(axis=0, keepdims=True))
     total = table.sum(axis=0, keepdims=True)
     copies = f"{bytes_text(int((total * columns['devices']).sum()))} with all copies"
-    return [*names, "total"], [*details, copies], np.concatenate([*rows, total])
+    totals = {"total": (copies, total)}
+    whole = columns["whole_bytes"][None]
+    if (whole > total).any():
+        totals["not divided"] = ("if each device had whole copies", whole)
+    return _Rows(
+        [*names, *totals],
+        [*details, *(text for text, _ in totals.values())],
+        np.concatenate([*rows, *(sizes for _, sizes in totals.values())]),
+        columns["part"][:most],
+        len(totals),
+    )
 
 
 def layout_text(layout: str) -> str:
@@ -131,21 +151,25 @@ def layout_text(layout: str) -> str:
 
 
 def _cells(
-    names: list[str], details: list[str], table: Ints, devices: list[str], heights: list[float]
+    shown: _Rows, devices: list[str], heights: Floats
 ) -> dict[str, Ints | Floats | list[str]]:
-    shape = table.shape if len(names) else (0, 0)
-    rows, places = (axis.ravel() for axis in np.indices(shape))
-    sizes = table.ravel() if len(names) else np.zeros(0, np.int64)
+    rows, places = (axis.ravel() for axis in np.indices((len(shown.names), len(devices))))
+    sizes = shown.bytes.ravel() if shown.names else np.zeros(0, np.int64)
     shares = _shares(sizes)
-    total = rows == len(names) - 1
+    total = rows >= len(shown.names) - shown.totals
+    parts = shown.parts + [[]] * (len(shown.names) - len(shown.parts))
+    held = [
+        f", holds {parts[row][place]}" if parts[row] else ""
+        for row, place in zip(rows, places, strict=True)
+    ]
     return {
         "x": places.astype(np.float64),
-        "y": np.array(heights)[rows] if len(names) else np.zeros(0),
+        "y": heights[rows],
         "bytes": sizes,
         "text": [bytes_text(int(size)) if size else "" for size in sizes],
-        "variable": [names[row] for row in rows],
+        "variable": [shown.names[row] for row in rows],
         "device": [devices[place] for place in places],
-        "detail": [details[row] for row in rows],
+        "detail": [shown.details[row] + part for row, part in zip(rows, held, strict=True)],
         "color": np.where(sizes == 0, _NOTHING, np.where(total, _TOTAL, ramp(shares))).tolist(),
         "ink": np.where(total, "#ffffff", ink_on(shares)).tolist(),
         "line": np.where(sizes == 0, FAINT, _NOTHING).tolist(),

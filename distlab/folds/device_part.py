@@ -55,7 +55,15 @@ def part_of_placements(placements: PlacementColumns, first: int | None = None) -
     rows = groups(len(names), first, MOST_ROWS)
     means = np.rint(_means(placements["bytes"], *rows)).astype(np.int64)
     counts = placements["devices"][rows[0]] * rows[1]
-    return {**placements, "device": group_names(names, *rows), "bytes": means, "devices": counts}
+    whole = np.rint(_means(placements["whole_bytes"], *rows)).astype(np.int64)
+    return {
+        **placements,
+        "device": group_names(names, *rows),
+        "bytes": means,
+        "part": [[] for _ in placements["part"]],
+        "whole_bytes": whole,
+        "devices": counts,
+    }
 
 
 def part_of_captures(captures: CaptureColumns, first: int | None = None) -> CaptureColumns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
@@ -31,19 +31,22 @@ class PlacementColumns(TypedDict):
     """Columns of `Placements`: one row for each variable or part of one, largest variable first.
 
     The arrays that the largest observed function receives on its mesh follow them. These have one
-    column of `bytes`, which stands for all its devices.
+    column of `bytes`, which stands for all its devices. The mesh that is drawn is that function's,
+    or else that of the strategy with the most bytes in divided variables.
     """
 
     name: list[str]
-    layout: list[str]  #: `"replicated"`, `"per_replica"`, `"single"`; on a mesh the spec
+    layout: list[str]  #: `"replicated"`, `"per_replica"`, `"single"`; of divided ones the spec
     shape: list[list[int]]
     dtype: list[str]
     bytes: Ints  #: Bytes on each device, `(variables, devices)`; 0 where there is no copy
+    part: list[list[str]]  #: Part of a divided one on each device, such as `"[0:64, 0:10]"`
     device: list[str]  #: For each column of `bytes`; `server 0` and so on come last
     device_bytes: Ints  #: Bytes of all variables on each device or server
+    whole_bytes: Ints  #: The same, if each device with a part had a whole copy
     devices: Ints  #: How many devices each column stands for
     mesh: dict[str, int]  #: Axes of the mesh, empty without one
-    function: str  #: The function that receives the mesh's arrays
+    function: str  #: The function that receives the mesh's arrays; empty for variables
     divided: list[Division]  #: The ways in which the mesh divides them, most bytes first
 
 
@@ -53,18 +56,19 @@ class Placements(Fold[PlacementColumns]):
     KINDS: ClassVar[tuple[type[Event], ...]] = (Placement, Strategy, Compile)
 
     def __init__(self) -> None:
-        self._meshes: set[int] = set()
+        self._meshes: dict[int, Strategy] = {}
         self._received: dict[str, Compile] = {}
         self._arrays: dict[int, Placement] = {}
         self._devices: dict[str, None] = {}
         self._servers: set[int] = set()
 
     def _add(self, event: Event) -> None:
-        if isinstance(event, Strategy) and event.form == "mesh":
-            self._meshes.add(event.strategy)
+        if isinstance(event, Strategy) and blocks.is_sound((), event.axes):
+            self._meshes[event.strategy] = event
         elif (
             isinstance(event, Compile)
-            and event.strategy in self._meshes
+            and (mesh := self._meshes.get(event.strategy)) is not None
+            and mesh.form == "mesh"
             and blocks.is_sound((), event.mesh)
         ):
             self._received[event.function] = event
@@ -87,21 +91,43 @@ class Placements(Fold[PlacementColumns]):
         # A damaged file may name as many devices as arrays.
         shown = arrays[: MOST_ENTRIES // max(1, len(column))]
         table = np.zeros((len(shown), len(column)), np.int64)
-        total = np.zeros(len(column), np.int64)
+        total, whole = np.zeros((2, len(column)), np.int64)
+        parts: list[list[str]] = []
+        divided: Counter[int] = Counter()
         for row, placed in enumerate(arrays):
+            mesh = self._meshes.get(placed.strategy)
+            spec = None if mesh is None else _spec(placed, mesh.axes)
+            at: dict[str, str] = {}
+            times = 1
+            if mesh is not None and spec is not None and any(spec):
+                times = math.prod(blocks.cuts(spec, mesh.axes))
+                divided[placed.strategy] += sum(placed.bytes_per_device)
+                if row < len(shown):
+                    texts = blocks.part_texts(placed.shape, spec, mesh.axes)
+                    at = dict(zip(mesh.devices, texts, strict=False))
             for device, size in zip(placed.devices, placed.bytes_per_device, strict=True):
                 place = column[device if placed.server is None else _server(placed.server)]
                 total[place] += size
+                whole[place] += size * times
                 if row < len(shown):
                     table[row, place] += size
+            if row < len(shown):
+                parts.append([at.get(name, "") for name in column] if at else [])
         columns: PlacementColumns = {
             "name": [placed.name for placed in shown],
-            "layout": [placed.layout for placed in shown],
+            "layout": [
+                blocks.spec_text(blocks.full_spec(placed.spec, len(placed.shape)))
+                if any(placed.spec)
+                else placed.layout
+                for placed in shown
+            ],
             "shape": [list(placed.shape) for placed in shown],
             "dtype": [placed.dtype for placed in shown],
             "bytes": table,
+            "part": parts,
             "device": list(column),
             "device_bytes": total,
+            "whole_bytes": whole,
             "devices": np.ones(len(column), np.int64),
             "mesh": {},
             "function": "",
@@ -109,6 +135,11 @@ class Placements(Fold[PlacementColumns]):
         }
         if self._received:
             _add_mesh(columns, max(self._received.values(), key=_received_bytes))
+        elif divided:
+            ((strategy, _),) = divided.most_common(1)
+            columns["mesh"] = self._meshes[strategy].axes
+            own = [placed for placed in arrays if placed.strategy == strategy]
+            columns["divided"] = _divisions(own, columns["mesh"])
         return columns
 
 
@@ -125,25 +156,34 @@ def _add_mesh(columns: PlacementColumns, program: Compile) -> None:
     columns["bytes"][: len(old), :-1], columns["bytes"][len(old) :, -1] = old, sizes
     count = math.prod(mesh.values())
     columns["device"].append(f"each of {count}")
-    columns["device_bytes"] = np.append(columns["device_bytes"], sizes.sum())
+    columns["part"] += [[] for _ in inputs]
+    for name in ("device_bytes", "whole_bytes"):
+        columns[name] = np.append(columns[name], sizes.sum())
     columns["devices"] = np.append(columns["devices"], count)
     columns["mesh"], columns["function"] = mesh, program.function
-    found: dict[object, Division] = {}
+    columns["divided"] = _divisions(inputs, mesh)
     for one in inputs:
         spec = _spec(one, mesh)
         columns["name"].append(one.name)
         columns["layout"].append("not on the mesh" if spec is None else blocks.spec_text(spec))
         columns["shape"].append(list(one.shape))
         columns["dtype"].append(one.dtype)
+
+
+def _divisions(arrays: Iterable[ArrayPlace | Placement], mesh: blocks.Axes) -> list[Division]:
+    """Returns the ways in which a mesh divides arrays, most bytes first."""
+    found: dict[object, Division] = {}
+    for one in arrays:
+        spec, sizes = _spec(one, mesh), one.bytes_per_device
         if spec is not None:
             key = tuple(names for names in spec if names)
             known = found.get(key, Division(spec, one.name, list(one.shape), 0, 0))
-            size = known.bytes + one.bytes_per_device
+            size = known.bytes + (sizes if isinstance(sizes, int) else max(sizes, default=0))
             found[key] = known._replace(arrays=known.arrays + 1, bytes=size)
-    columns["divided"] = sorted(found.values(), key=lambda one: -one.bytes)
+    return sorted(found.values(), key=lambda one: -one.bytes)
 
 
-def _spec(one: ArrayPlace, mesh: dict[str, int]) -> blocks.Spec | None:
+def _spec(one: ArrayPlace | Placement, mesh: blocks.Axes) -> blocks.Spec | None:
     spec = None if one.spec is None else blocks.full_spec(one.spec, len(one.shape))
     return spec if spec is not None and blocks.is_sound(spec, mesh) else None
 

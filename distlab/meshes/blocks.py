@@ -94,6 +94,18 @@ def block_numbers(spec: Spec, axes: Axes) -> Ints:
     return numbers
 
 
+def part_texts(shape: Sequence[int], spec: Spec, axes: Axes) -> list[str]:
+    """Returns the part of an array at each position, such as `"[0:64, 0:10]"`."""
+    block = block_shape(shape, spec, axes)
+    return [
+        ", ".join(
+            f"{first}:{min(first + wide, size)}"
+            for first, wide, size in zip(at, block, shape, strict=True)
+        ).join("[]")
+        for at in (blocks(spec, axes) * block).tolist()
+    ]
+
+
 def spec_text(spec: Spec) -> str:
     """Returns a spec as JAX writes it, such as `"P('data', None, ('model', 'seq'))"`."""
     entries = [repr(n[0]) if len(n) == 1 else repr(n) if n else "None" for n in spec]

@@ -53,23 +53,14 @@ def picture_of_blocks(
     Its facts end with how many blocks there are, and where their copies lie.
     """
     numbers = blocks.block_numbers(spec, axes).tolist()
-    block = blocks.block_shape(shape, spec, axes)
-    firsts = (blocks.blocks(spec, axes) * block).tolist()
     colours = block_colours(blocks.cuts(spec, axes))
-    parts = (
-        ", ".join(
-            f"{first}:{min(first + wide, size)}"
-            for first, wide, size in zip(at, block, shape, strict=True)
-        )
-        for at in firsts
-    )
     return Picture(
         title,
         f"{facts}; {_held_text(spec, axes)}",
         axes,
         [colours[n] for n in numbers],
         [str(n) for n in numbers],
-        [f"{name}[{part}]" for part in parts],
+        [f"{name}{part}" for part in blocks.part_texts(shape, spec, axes)],
     )
 
 

@@ -8,12 +8,13 @@ import re
 import msgspec
 import numpy as np
 
-from distlab.charts import AxisBars, ReductionBars
+from distlab.charts import AxisBars, PlacementTable, ReductionBars
 from distlab.events import (
     ArrayPlace,
     Collective,
     DeviceSample,
     Event,
+    Placement,
     Sharding,
     Strategy,
     Unknown,
@@ -21,6 +22,7 @@ from distlab.events import (
 from distlab.folds import Folds
 from distlab.page import grids
 from distlab.page.board import Board
+from distlab.page.facts.cards import placement_facts
 from distlab.page.view import View
 from tests.recording import samples
 from tests.synthetic import whole_run
@@ -95,6 +97,52 @@ def test_arrays_divided_alike_share_a_drawing() -> None:
     assert first.facts == "2 arrays, 4.16 kB a device; 2 blocks, 4 copies of each along data"
     assert first.texts == ["0", "1"] * 4
     assert second.details[2] == "x[16:32, 0:8]"
+
+
+def divided_run() -> list[Event | Unknown]:
+    """Variables of a strategy of four replicas: one in parts, one mirrored."""
+    names = [f"CPU:{n}" for n in range(4)]
+
+    def placed(array: int, name: str, shape: list[int], each: int, cut: bool) -> Placement:
+        return Placement(
+            time_ns=3, strategy=0, array=array, name=name, action="place", shape=shape,
+            layout="divided" if cut else "replicated", dtype="float32", devices=names,
+            bytes_per_device=[each] * 4, spec=[["replica"], []] if cut else [],
+        )  # fmt: skip
+
+    return [
+        samples.run(),
+        Strategy(time_ns=2, strategy=0, name="M", devices=names, axes={"replica": 4}),
+        placed(0, "w", [64, 32], 2048, cut=True),
+        placed(1, "b", [32], 128, cut=False),
+    ]
+
+
+def test_a_divided_variable_has_its_part_on_each_device() -> None:
+    folds = read(divided_run())
+    columns = folds.columns("placement")
+    assert columns["layout"] == ["P('replica')", "replicated"]
+    rows = ("0:16", "16:32", "32:48", "48:64")
+    assert columns["part"] == [[f"[{row}, 0:32]" for row in rows], []]
+    assert columns["device_bytes"].tolist() == [2176] * 4
+    assert columns["whole_bytes"].tolist() == [8320] * 4
+    assert placement_facts(columns) == {
+        "mesh_placement": "variables, on replica 4",
+        "divides_variables": True,
+        "variable_bytes": "2.18 kB a device in parts; 8.32 kB as whole copies",
+    }
+    parts, whole = grids.placement_pictures(columns)
+    assert parts.facts == "1 array, 2.05 kB a device; 4 blocks, one on each device"
+    assert whole.facts == "1 array, 128 B a device; a whole copy on each of 4 devices"
+
+
+def test_totals_of_divided_variables_stand_above_those_of_copies() -> None:
+    chart = PlacementTable()
+    chart.update(read(divided_run()).columns("placement"))
+    rows = chart.source.data
+    assert list(rows["variable"][::4]) == ["w", "b", "total", "not divided"]
+    assert list(rows["text"][::4]) == ["2.05 kB", "128 B", "2.18 kB", "8.32 kB"]
+    assert rows["detail"][1] == "float32[64, 32] P('replica'), holds [16:32, 0:32]"
 
 
 def test_shares_lie_at_their_places_of_the_mesh() -> None:

@@ -80,10 +80,21 @@ class ReductionRow(NamedTuple):
 
 
 def placement_facts(placement: PlacementColumns) -> Facts:
-    """Returns whose arrays are drawn."""
+    """Returns whose arrays are drawn, and the bytes that divided variables save."""
     mesh = plain(axes_text(placement["mesh"]), 80)
-    of = f"what {plain(placement['function'])} receives, on {mesh}" if mesh else ""
-    return {"mesh_placement": of}
+    function = plain(placement["function"])
+    of = f"what {function} receives" if function else "variables"
+    held, whole = (placement[name] for name in ("device_bytes", "whole_bytes"))
+    most = int(held.argmax()) if len(held) else 0
+    saved = int(whole[most] - held[most]) if len(held) else 0
+    return {
+        "mesh_placement": f"{of}, on {mesh}" if mesh else "",
+        "divides_variables": saved > 0,
+        "variable_bytes": f"{bytes_text(int(held[most]))} a device in parts; "
+        f"{bytes_text(int(whole[most]))} as whole copies"
+        if saved
+        else "",
+    }
 
 
 def reduction_facts(reductions: ReductionColumns) -> Facts:
