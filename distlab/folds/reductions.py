@@ -73,6 +73,16 @@ def _along(collective: Collective) -> str:
 _MOST_ROWS = 500
 
 
+class Pair(NamedTuple):
+    """What one step moves of a divided variable: its parts gathered, and its gradient scattered."""
+
+    name: str  # Of several that XLA moves together, all names
+    gathers: int  # Times in one step
+    gathered: int  # Bytes that one device sends for them
+    scatters: int
+    scattered: int
+
+
 class ReductionColumns(TypedDict):
     """Columns of `Reductions`: one row for each kind of reduction, most bytes first."""
 
@@ -94,6 +104,8 @@ class ReductionColumns(TypedDict):
     total_bytes: list[int]  #: Of one replica's operands, not of a network
     mean_ms: list[float]  #: That the caller spent; NaN inside programs
     rows_left_out: int  #: How many reductions of kinds beyond 500 are not counted
+    pairs: list[Pair]  #: Divided arrays of the program that ran most often, most bytes first
+    pairs_of: str  #: Its function
 
 
 _FROM_PYTHON: Final = "from Python"
@@ -172,6 +184,8 @@ class Reductions(Fold[ReductionColumns]):
         # A recording begins with the programs compiled before it, and may run none of them.
         ran = [program for program in self._programs.values() if self._steps[program.program]]
         inside, lines = _inside(ran, self._steps)
+        dividing = [program for program in ran if any(map(_is_gather, program.collectives))]
+        main = max(dividing, key=lambda one: self._steps[one.program], default=None)
         counts = {**self._called, **inside}
         kinds = sorted(counts, key=lambda k: (-k.bytes * counts[k], k.where, k.kind, k.bytes))
         called = [kind in self._called for kind in kinds]
@@ -191,7 +205,30 @@ class Reductions(Fold[ReductionColumns]):
                 for kind, one in zip(kinds, called, strict=True)
             ],
             rows_left_out=self._left_out,
+            pairs=_pairs(main.collectives) if main else [],
+            pairs_of=main.function if main else "",
         )
+
+
+def _is_gather(one: Collective) -> bool:
+    return one.kind == "all-gather" and one.purpose == "whole" and bool(one.names)
+
+
+def _pairs(collectives: list[Collective]) -> list[Pair]:
+    """Returns the gathers and reduce-scatters of divided arrays by their names."""
+    found: dict[str, Pair] = {}
+    for one in collectives:
+        name, times = ", ".join(one.names), one.times_per_step or 1
+        sent = times * (one.wire_bytes or 0)
+        pair = found.get(name, Pair(name, 0, 0, 0, 0))
+        if _is_gather(one):
+            pair = pair._replace(gathers=pair.gathers + times, gathered=pair.gathered + sent)
+        elif one.kind == "reduce-scatter" and one.names:
+            pair = pair._replace(scatters=pair.scatters + times, scattered=pair.scattered + sent)
+        else:
+            continue
+        found[name] = pair
+    return sorted(found.values(), key=lambda pair: -pair.gathered - pair.scattered)
 
 
 def _inside(
@@ -205,11 +242,12 @@ def _inside(
     for program in sorted(programs, key=lambda program: program.mode == "ragged"):
         here: dict[_Kind, dict[str, None]] = {}
         of_user = not program.mesh.keys() <= {"replica"}
+        divides = any(map(_is_gather, program.collectives))
         for one in program.collectives:
             kind = _Kind(
                 where=f"inside {program.function}",
                 kind=one.kind,
-                combined=_purpose(one) if of_user else combined(one),
+                combined=_purpose(one) if of_user or divides else combined(one),
                 algorithm="",
                 dtype=one.dtype,
                 bytes=one.operand_bytes,

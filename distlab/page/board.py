@@ -18,6 +18,7 @@ from distlab.charts.bokeh_internals import set_id
 from distlab.folds import FoldName, Folds, compare
 from distlab.page import (
     comparison_tables,
+    divided,
     event_search,
     grids,
     programs,
@@ -41,6 +42,7 @@ TABLES: Final = {
     "links": workers.LINKS,
     "closures": servers.CLOSURES,
     "server_links": servers.LINKS,
+    "pairs": divided.NAMES,
     **dict.fromkeys(grids.DRAWN, ("html",)),
 }
 """Columns of the tables that the page's script draws, by table."""
@@ -49,6 +51,7 @@ _TABLE_ROWS: Final[dict[str, tuple[str, FoldName, Callable[[Any], dict[str, list
     "programs": ("compile", "programs", programs.program_rows),
     "closures": ("servers", "coordination", servers.closure_rows),
     "server_links": ("servers", "coordination", servers.link_rows),
+    "pairs": ("reductions", "reductions", divided.pair_rows),
     "placement_grids": ("placement", "placement", grids.placement_rows),
     "device_grids": ("devices", "devices", grids.device_rows),
 }

@@ -20,8 +20,10 @@ from distlab.events import (
     Unknown,
 )
 from distlab.folds import Folds
+from distlab.folds.reductions import Pair
 from distlab.page import grids
 from distlab.page.board import Board
+from distlab.page.divided import pair_rows
 from distlab.page.facts.cards import placement_facts
 from distlab.page.view import View
 from tests.recording import samples
@@ -143,6 +145,26 @@ def test_totals_of_divided_variables_stand_above_those_of_copies() -> None:
     assert list(rows["variable"][::4]) == ["w", "b", "total", "not divided"]
     assert list(rows["text"][::4]) == ["2.05 kB", "128 B", "2.18 kB", "8.32 kB"]
     assert rows["detail"][1] == "float32[64, 32] P('replica'), holds [16:32, 0:32]"
+
+
+def test_gathers_and_scatters_of_a_divided_variable_are_a_row() -> None:
+    whole = msgspec.structs.replace(
+        collective("all-gather", ["replica"], 700), purpose="whole", names=["w"]
+    )
+    scatter = msgspec.structs.replace(collective("reduce-scatter", ["replica"], 700), names=["w"])
+    compiled = msgspec.structs.replace(
+        samples.compiled(), program=0, collectives=[whole, whole, scatter], mesh={"replica": 8}
+    )
+    step = msgspec.structs.replace(samples.step(0), program=0)
+    columns = read([samples.run(), compiled, step]).columns("reductions")
+    assert columns["pairs"] == [Pair("w", 2, 1400, 1, 700)]
+    assert columns["what"] == ["whole of w", "gradients of w"]
+    assert pair_rows(columns) == {
+        "variable": ["w"],
+        "gathered": ["2 \u00d7 700 B"],
+        "scattered": ["700 B"],
+        "sent": ["2.10 kB"],
+    }
 
 
 def test_shares_lie_at_their_places_of_the_mesh() -> None:

@@ -105,6 +105,8 @@ def reduction_facts(reductions: ReductionColumns) -> Facts:
         "kinds, are not counted here."
         if left_out
         else "",
+        "has_pairs": bool(reductions["pairs"]),
+        "pairs_of": f"in each step of {plain(reductions['pairs_of'])}",
         "has_axes": any(reductions["along"]),
         "of_replicas": not any(reductions["along"]),
     }

@@ -24,7 +24,7 @@ function connect(page) {
   const tables = {
     reductions: "reduction_rows", programs: "programs_rows", events: "events_rows", runs: "runs_rows",
     settings: "settings_rows", numbers: "numbers_rows", workers: "workers_rows", links: "links_rows",
-    closures: "closures_rows", server_links: "server_links_rows",
+    closures: "closures_rows", server_links: "server_links_rows", pairs: "pairs_rows",
   }
   for (const [name, source] of Object.entries(tables)) {
     const rows = page.get_model_by_name(source)
