@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from distlab.devices.layouts import Layout
+from distlab.devices.layouts import Layout, NewVariable
 from distlab.devices.mesh import ReplicaMesh
 
 
@@ -36,7 +36,7 @@ class Host(Protocol):
     def keeps_one_copy(self) -> bool:
         """True where all replicas share one copy of each variable, whatever its synchronization."""
 
-    def variable_layout(self, *, per_replica: bool) -> Layout:
+    def variable_layout(self, *, per_replica: bool, of: NewVariable | None = None) -> Layout:
         """Returns the layout of a new variable."""
 
     @property

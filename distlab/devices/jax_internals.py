@@ -23,7 +23,6 @@ from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
 from jax._src.lax import parallel as _parallel
 from jax.extend.core.primitives import psum_p
-from jax.sharding import NamedSharding
 from jaxlib import _jax as _jaxlib
 from jaxlib import xla_client as _xla_client
 from jaxlib._profiler import ProfilerSession as _Session  # type: ignore[import-not-found]
@@ -365,15 +364,15 @@ def placing() -> AbstractContextManager[None]:
     return _config.explicit_device_put_scope()
 
 
-def put_rows(
-    rows: Sequence[Any] | np.ndarray, sharding: NamedSharding, devices: Sequence[jax.Device]
-) -> jax.Array:
-    """Puts one row on each device; `device_put` of the rows takes 10 times as long."""
-    dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
+def put_rows(rows: Sequence[Any] | np.ndarray, mesh: Any) -> jax.Array:
+    """Puts a row on each replica's devices; `device_put` of the rows takes 10 times as long."""
+    dtype, replicas = jax.dtypes.canonicalize_dtype(rows[0].dtype), mesh.replicas
     pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
-    aval = _core.ShapedArray((sharding.mesh.size, *rows[0].shape), dtype)
+    pieces = [piece for piece in pieces for _ in range(mesh.model)]
+    aval = _core.ShapedArray((replicas, *rows[0].shape), dtype)
     with placing():
-        return cast(jax.Array, _pxla.batched_device_put(aval, sharding, pieces, list(devices)))
+        array = _pxla.batched_device_put(aval, mesh.split, pieces, list(mesh.all_local_devices))
+    return cast(jax.Array, array)
 
 
 @contextmanager

@@ -15,10 +15,20 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.devices.pieces import first_piece, pieces
+from distlab.devices.pieces import first_piece, held, pieces
 
-LayoutName: TypeAlias = Literal["replicated", "per_replica", "single"]
-"""Equal copies, one on each device; a separate value on each device; one copy on one device."""
+LayoutName: TypeAlias = Literal["replicated", "per_replica", "single", "divided"]
+"""Equal copies, one on each device; a separate value on each device; one copy on one device;
+parts of one value, or of each replica's."""
+
+
+class NewVariable(NamedTuple):
+    """A variable whose layout is to be chosen; `layout` is what its maker asked for."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    layout: Any = None
 
 
 class Partition(NamedTuple):
@@ -50,10 +60,11 @@ class Layout(ABC):
     """The devices of a value's copies, and how a program over the mesh divides its array.
 
     `copies_differ` where each replica may hold a value of its own; `server` is the number of the
-    parameter server that holds the one copy.
+    parameter server that holds the one copy; `spec` names the mesh axes that divide the value.
     """
 
     name: LayoutName
+    spec: PartitionSpec = PartitionSpec()
     partition: Partition = WHOLE
     copies_differ = False
     one_copy = False
@@ -87,18 +98,28 @@ class Layout(ABC):
     def is_over(self, mesh: ReplicaMesh) -> bool:
         """Returns whether a program over `mesh` takes and returns the array itself."""
 
+    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of what each device holds of a value."""
+        return shape
+
+    def axes(self, rank: int) -> list[list[str]]:
+        """Returns the mesh axes that divide each dimension; an empty list for whole copies."""
+        missing = [None] * (rank - len(self.spec))
+        return [[] if one is None else [one] for one in (*self.spec, *missing)] if self.spec else []
+
 
 class _OnMesh(Layout):
-    """A layout with a copy for each replica of a mesh."""
+    """A layout with a value for each replica of a mesh, on all of its devices."""
 
-    def __init__(self, mesh: ReplicaMesh) -> None:
+    def __init__(self, mesh: ReplicaMesh, spec: PartitionSpec | None = None) -> None:
         self._mesh = mesh
+        self.sharding = NamedSharding(mesh.mesh, self.partition.spec if spec is None else spec)
 
     def adopt(self, array: jax.Array) -> jax.Array:
         """Returns the array itself, over the mesh where JAX, once interrupted, lost that."""
         if isinstance(array.sharding, NamedSharding):
             return array
-        return jax.device_put(array, NamedSharding(self._mesh.mesh, self.partition.spec))
+        return jax.device_put(array, self.sharding)
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array itself on its own mesh; elsewhere, copies of its first copy."""
@@ -108,17 +129,26 @@ class _OnMesh(Layout):
         """Returns whether that is the layout's own mesh."""
         return mesh is self._mesh
 
-    def _with_piece(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        parts = dict(pieces(array))
-        parts[replica] = jax.device_put(value, self._mesh.devices[replica])
-        return jax.make_array_from_single_device_arrays(
-            array.shape, array.sharding, list(parts.values())
-        )
+    def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
+        """Replaces one replica's value, after which the replicas' may differ."""
+        own = jax.device_put(self.partition.block(value), self._of(replica))
+        parts = held(array)
+        parts[self._place(replica)] = held(own)
+        return jax.make_array_from_single_device_arrays(array.shape, array.sharding, parts)
+
+    def _of(self, replica: int) -> NamedSharding:
+        """Returns the sharding of an array that has one replica's value alone."""
+        return NamedSharding(self._mesh.of([replica]), self.sharding.spec)
+
+    def _place(self, replica: int) -> slice:
+        """Returns the place of a replica's pieces among those of this process."""
+        first = self._mesh.local_replicas.index(replica) * self._mesh.model
+        return slice(first, first + self._mesh.model)
 
 
 @final
 class Replicated(_OnMesh):
-    """Equal copies, one on each replica's device."""
+    """Equal copies, one on each device."""
 
     name: LayoutName = "replicated"
 
@@ -127,21 +157,50 @@ class Replicated(_OnMesh):
         return self._mesh.put_whole(value)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
-        """Returns each device's copy."""
+        """Returns each replica's copy."""
         return {replica: uncommitted(piece) for replica, piece in pieces(array)}
 
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first device's copy."""
         return uncommitted(first_piece(array))
 
-    def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        """Replaces one device's copy, after which the copies may differ."""
-        return self._with_piece(array, replica, value)
+
+@final
+class OnModelAxis(_OnMesh):
+    """Equal values, one for each replica, of which each of its devices has a part."""
+
+    name: LayoutName = "divided"
+
+    def __init__(self, mesh: ReplicaMesh, spec: PartitionSpec) -> None:
+        super().__init__(mesh, spec)
+        self.spec = spec
+
+    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of each device's part."""
+        return self.sharding.shard_shape(shape)
+
+    def place(self, value: jax.Array) -> jax.Array:
+        """Divides the value over the devices of every replica."""
+        return jax.device_put(value, self.sharding)
+
+    def copies(self, array: jax.Array) -> dict[int, jax.Array]:
+        """Returns each replica's value, whole on its first device."""
+        return {replica: self._whole(array, replica) for replica in self._mesh.local_replicas}
+
+    def first(self, array: jax.Array) -> jax.Array:
+        """Returns the first replica's value, whole on its first device."""
+        return self._whole(array, self._mesh.local_replicas[0])
+
+    def _whole(self, array: jax.Array, replica: int) -> jax.Array:
+        own = jax.make_array_from_single_device_arrays(
+            array.shape, self._of(replica), held(array)[self._place(replica)]
+        )
+        return uncommitted(jax.device_put(own, self._mesh.devices[replica]))
 
 
 @final
 class OnePerReplica(_OnMesh):
-    """A separate value on each replica's device: row `i` of the array is replica `i`'s."""
+    """A separate value for each replica: row `i` of the array is replica `i`'s."""
 
     name: LayoutName = "per_replica"
     partition = ROWS
@@ -158,10 +217,6 @@ class OnePerReplica(_OnMesh):
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first replica's value."""
         return uncommitted(first_piece(array)[0])
-
-    def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        """Replaces one replica's row."""
-        return self._with_piece(array, replica, value[None])
 
 
 @final

@@ -1,7 +1,8 @@
-"""The replicas as a one-dimensional device mesh, and the shardings on it."""
+"""The replicas' devices as a mesh, and the shardings on it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, final
@@ -15,31 +16,43 @@ from distlab.devices import selection
 AXIS: Final = "replica"
 """Name of the mesh axis; a replica is an index along it."""
 
+MODEL: Final = "model"
+"""Name of the axis of a replica's devices, where it has several; XLA divides work along it."""
+
 SAME_ON_ALL: Final = "distlab_same_on_all"
 """Name of a traced function whose results are the same on all replicas, whatever it computes."""
 
 
 @final
 class ReplicaMesh:
-    """One device for each replica as a JAX mesh, with shardings of rows, copies and one device.
+    """The replicas' devices as a JAX mesh, with shardings of rows, copies and one device.
 
+    A replica has `model` devices, neighbours in the list; `devices` has the first of each.
     Where it is `shared`, other processes have replicas, too: an operation on an array of the mesh
     is one of all processes, except on the pieces that lie here, of the `local_replicas`.
     """
 
-    def __init__(self, devices: tuple[jax.Device, ...]) -> None:
-        self.devices = devices
-        self.names = tuple(selection.name(device) for device in devices)
-        self.replicas = len(devices)
-        self.mesh = Mesh(np.array(devices), (AXIS,))
+    def __init__(self, devices: tuple[jax.Device, ...], model: int = 1) -> None:
+        self.model = model
+        self._devices = np.array(devices).reshape(-1, model)
+        self.devices: tuple[jax.Device, ...] = devices[::model]
+        self.names = tuple(selection.name(device) for device in self.devices)
+        self.replicas = len(self.devices)
+        self.mesh = self.of(range(self.replicas))
         self._manual = self.mesh.abstract_mesh.update_axis_types({AXIS: AxisType.Manual})
         self.local_replicas = local_positions(self.mesh)
-        self.local_devices = tuple(devices[replica] for replica in self.local_replicas)
+        self.local_devices = tuple(self.devices[replica] for replica in self.local_replicas)
+        self.all_local_devices = tuple(self._devices[list(self.local_replicas)].flat)
         self.shared = len(self.local_replicas) < self.replicas
-        self.by_process = _by_process(devices)
+        self.by_process = _by_process(self.devices)
         self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.whole = NamedSharding(self.mesh, PartitionSpec())
         self.first = SingleDeviceSharding(self.local_devices[0])
+
+    def of(self, replicas: Iterable[int]) -> Mesh:
+        """Returns the mesh of some replicas' devices."""
+        devices = self._devices[list(replicas)]
+        return Mesh(devices.ravel(), (AXIS,)) if self.model == 1 else Mesh(devices, (AXIS, MODEL))
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
         """Returns a context in which JAX traces what one replica computes, as in `shard_map`."""
@@ -50,7 +63,7 @@ class ReplicaMesh:
         if not self.shared or getattr(value, "sharding", None) == self.whole:
             return jax.device_put(value, self.whole)
         # `device_put` would compare the processes' values, and wait for all of them.
-        copies = [jax.device_put(value, device) for device in self.local_devices]
+        copies = [jax.device_put(value, device) for device in self.all_local_devices]
         return jax.make_array_from_single_device_arrays(copies[0].shape, self.whole, copies)
 
     def put_rows(self, value: Any) -> jax.Array:
@@ -60,21 +73,26 @@ class ReplicaMesh:
             rows = np.broadcast_to(row, (self.replicas, *row.shape[1:]))
             return jax.device_put(rows, self.split)
         shape = (self.replicas, *row.shape[1:])
-        rows_here = [jax.device_put(row, device) for device in self.local_devices]
+        rows_here = [jax.device_put(row, device) for device in self.all_local_devices]
         return jax.make_array_from_single_device_arrays(shape, self.split, rows_here)
 
 
 @cache
-def replica_mesh(devices: tuple[jax.Device, ...]) -> ReplicaMesh:
-    """Returns the mesh of these devices; equal tuples share one object."""
-    return ReplicaMesh(devices)
+def replica_mesh(devices: tuple[jax.Device, ...], model: int = 1) -> ReplicaMesh:
+    """Returns the mesh of replicas with `model` of these devices; equal ones are one object."""
+    return ReplicaMesh(devices, model)
+
+
+def devices_each(mesh: Mesh) -> int:
+    """Returns how many devices each replica of a mesh has; 1 in meshes of others."""
+    return int(mesh.devices.shape[1]) if mesh.axis_names == (AXIS, MODEL) else 1
 
 
 @cache
 def local_positions(mesh: Mesh) -> tuple[int, ...]:
-    """Returns the positions in a mesh of the devices that belong to this process."""
-    here = jax.process_index()
-    return tuple(n for n, device in enumerate(mesh.devices.flat) if device.process_index == here)
+    """Returns the replicas of a mesh whose devices belong to this process."""
+    here, firsts = jax.process_index(), list(mesh.devices.flat)[:: devices_each(mesh)]
+    return tuple(n for n, device in enumerate(firsts) if device.process_index == here)
 
 
 def _by_process(devices: tuple[jax.Device, ...]) -> tuple[tuple[int, ...], ...]:

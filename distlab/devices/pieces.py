@@ -9,20 +9,24 @@ from jax.sharding import NamedSharding
 
 from distlab.devices import jax_internals
 from distlab.devices.jax_internals import ConcreteArray
-from distlab.devices.mesh import local_positions
+from distlab.devices.mesh import devices_each, local_positions
 
 
 def pieces(array: Any) -> list[tuple[int, Any]]:
-    """Returns the addressable pieces of an array on a replica mesh."""
+    """Returns the addressable pieces of an array on a replica mesh, one a replica."""
     sharding = getattr(array, "sharding", None)
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
         return [(0, array)]
-    replicas = local_positions(sharding.mesh)
+    of_replicas = held(array)[:: devices_each(sharding.mesh)]
+    return list(zip(local_positions(sharding.mesh), of_replicas, strict=True))
+
+
+def held(array: Any) -> list[Any]:
+    """Returns the pieces of an array on this process's devices of a mesh, in its order."""
     if type(array) is ConcreteArray:
-        return list(zip(replicas, jax_internals.pieces(array), strict=True))
+        return jax_internals.pieces(array)
     by_device = {shard.device: shard.data for shard in array.addressable_shards}  # random keys
-    devices = list(sharding.mesh.devices.flat)
-    return [(replica, by_device[devices[replica]]) for replica in replicas]
+    return [by_device[one] for one in array.sharding.mesh.devices.flat if one in by_device]
 
 
 def first_piece(array: Any) -> Any:

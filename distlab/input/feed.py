@@ -39,12 +39,12 @@ def assemble(
     if everywhere is not None:
         largest = tuple(map(max, zip(*everywhere, strict=True)))
         padded = [_padded(part, largest) for part in parts]
-        stacked = jax_internals.put_rows(padded, mesh.split, mesh.local_devices)
+        stacked = jax_internals.put_rows(padded, mesh)
         return PerReplica(stacked, None if len(set(everywhere)) == 1 else everywhere)
     rows, shapes = (parts, None) if isinstance(parts, np.ndarray) else _rows(parts)
     if not fetch:
         return PerReplica(np.asarray(rows), shapes)
-    return PerReplica(jax_internals.put_rows(rows, mesh.split, mesh.local_devices), shapes)
+    return PerReplica(jax_internals.put_rows(rows, mesh), shapes)
 
 
 def _require_numbers_of_devices(dtype: np.dtype[Any]) -> None:

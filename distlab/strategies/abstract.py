@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from distlab.collectives import gathering, reducing
 from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device_ops
@@ -17,7 +18,7 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
 from distlab.devices import in_flight
-from distlab.devices.layouts import Layout, OnePerReplica, Replicated
+from distlab.devices.layouts import Layout, NewVariable, OnePerReplica, OnModelAxis, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.requirements import require_not_staged
 from distlab.errors import ContextError
@@ -33,6 +34,7 @@ from distlab.step.functions.identity import is_static
 from distlab.step.programs.place import Place
 from distlab.step.programs.results import own_arrays, regroup
 from distlab.strategies.extended import StrategyExtended
+from distlab.strategies.model_axis import ModelLayouts
 from distlab.uncopied import Uncopied
 from distlab.values import copy_events
 from distlab.values.checks import (
@@ -94,6 +96,7 @@ class Strategy(Uncopied, ABC):
     def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
+        self.layouts = ModelLayouts({})
         self._place = place
 
     @property
@@ -122,13 +125,20 @@ class Strategy(Uncopied, ABC):
         """The replicas' devices as a JAX mesh."""
         return self.place.mesh
 
-    def variable_layout(self, *, per_replica: bool) -> Layout:
+    def variable_layout(self, *, per_replica: bool, of: NewVariable | None = None) -> Layout:
         """Returns the layout of a new variable.
 
         Args:
           per_replica: Whether each replica has a value of its own (ON_READ).
+          of: The variable; None for the layout of any.
+
+        Raises:
+          ShardingError: The layout that was asked for can't divide its value.
         """
-        return OnePerReplica(self.mesh) if per_replica else Replicated(self.mesh)
+        if per_replica:
+            return OnePerReplica(self.mesh)
+        spec = PartitionSpec() if of is None else self.layouts.spec(of, self.mesh.model)
+        return OnModelAxis(self.mesh, spec) if spec else Replicated(self.mesh)
 
     @property
     def num_replicas_in_sync(self) -> int:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
-from distlab.devices.layouts import Layout, OnOneDevice
+from distlab.devices.layouts import Layout, NewVariable, OnOneDevice
 from distlab.devices.selection import DeviceLike
 from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
@@ -56,7 +56,7 @@ class CentralStorageStrategy(Strategy):
         """The device of the variables."""
         return (selection.name(self._home),)
 
-    def variable_layout(self, *, per_replica: bool) -> Layout:
+    def variable_layout(self, *, per_replica: bool, of: NewVariable | None = None) -> Layout:
         """Returns one copy on the parameter device, for ON_READ too, as in TensorFlow."""
-        del per_replica
+        del per_replica, of
         return OnOneDevice(self._home)

@@ -12,7 +12,7 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
-from distlab.devices.layouts import Layout, OnOneDevice
+from distlab.devices.layouts import Layout, NewVariable, OnOneDevice
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.errors import ContextError
 from distlab.input.context import InputContext
@@ -46,9 +46,9 @@ class DefaultStrategy(Strategy):
         super().__init__(Place(_NUMBER, _default_mesh))
         self._context = ReplicaContext(self, LoneCollectives())
 
-    def variable_layout(self, *, per_replica: bool) -> Layout:
+    def variable_layout(self, *, per_replica: bool, of: NewVariable | None = None) -> Layout:
         """Returns one copy, on the device where JAX made it."""
-        del per_replica
+        del per_replica, of
         return OnOneDevice()
 
     @property

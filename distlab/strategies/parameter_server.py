@@ -13,7 +13,7 @@ from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.context.modes import RunOptions
 from distlab.devices import selection
-from distlab.devices.layouts import Layout, OnOneDevice
+from distlab.devices.layouts import Layout, NewVariable, OnOneDevice
 from distlab.errors import (
     ArgumentTypeError,
     ClusterError,
@@ -184,9 +184,9 @@ class ParameterServerStrategy(Strategy):
         with self._workers.acting_as(number), self.scope():
             yield
 
-    def variable_layout(self, *, per_replica: bool) -> Layout:
+    def variable_layout(self, *, per_replica: bool, of: NewVariable | None = None) -> Layout:
         """Returns one copy on the next parameter server's device."""
-        del per_replica  # there is one replica in sync, so one copy
+        del per_replica, of  # there is one replica in sync, so one copy
         server = self._dealing.next_server()
         return OnOneDevice(None if self._tasks is not None else self._homes[server], server)
 

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 
 from distlab.devices import in_flight
 from distlab.devices.jax_internals import placing, uncommitted
-from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
+from distlab.devices.mesh import ReplicaMesh, devices_each, local_positions, replica_mesh
 from distlab.devices.pieces import pieces
 from distlab.errors import (
     DonatedError,
@@ -396,7 +396,8 @@ def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh
     largest = common_shape(shapes)
     rows = [
         jax.device_put(padded(array, largest)[None], device)
-        for array, device in zip(arrays, mesh.local_devices, strict=True)
+        for array, replica in zip(arrays, mesh.local_replicas, strict=True)
+        for device in mesh.of([replica]).devices.flat
     ]
     stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
@@ -408,12 +409,13 @@ def rebuilt(value: PerReplica | Mirrored, components: Sequence[Any]) -> PerRepli
     sharding = getattr(array, "sharding", None)
     if not isinstance(sharding, NamedSharding):  # being traced, or on the host
         return PerReplica(jnp.stack([jnp.asarray(component) for component in components]))
-    mesh = replica_mesh(tuple(sharding.mesh.devices.flat))
+    mesh = replica_mesh(tuple(sharding.mesh.devices.flat), devices_each(sharding.mesh))
     if isinstance(value, PerReplica):
         return stack(components, mesh)
     copies = [
         jax.device_put(jnp.asarray(component), device)
-        for component, device in zip(components, mesh.local_devices, strict=True)
+        for component, replica in zip(components, mesh.local_replicas, strict=True)
+        for device in mesh.of([replica]).devices.flat
     ]
     return Mirrored(jax.make_array_from_single_device_arrays(copies[0].shape, mesh.whole, copies))
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Final, final
 import jax
 import numpy as np
 
-from distlab.devices import selection
+from distlab.devices import jax_internals, selection
 from distlab.devices.jax_internals import plain, with_copies
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
@@ -119,8 +119,8 @@ class Storage:
             return self.layout.first(self._array)
 
     def device_names(self) -> list[str]:
-        """Returns the device of each copy in this process."""
-        return [selection.name(d) for copy in self.copies().values() for d in copy.devices()]
+        """Returns the devices in this process that hold the value, or a part of it."""
+        return [selection.name(device) for device in jax_internals.devices_of(self._array)]
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
         """Replaces one copy and keeps the others."""

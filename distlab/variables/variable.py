@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import math
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, final
 
 import jax
@@ -25,6 +26,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.layouts import NewVariable
 from distlab.devices.requirements import require_no_callback, require_not_staged
 from distlab.errors import (
     ArgumentTypeError,
@@ -80,6 +82,8 @@ class Variable(VariableVerbs, Uncopied):
       synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ. Where all replicas
         share one copy it has no effect, and NONE is allowed, too.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
+      layout: For each dimension `"model"`, to divide it over the devices of a replica, or None:
+        `(None, "model")`. By default what the strategy's `layouts` have for the name.
 
     Attributes:
       name: The name that pages and messages show.
@@ -95,6 +99,7 @@ class Variable(VariableVerbs, Uncopied):
     Raises:
       ValueShapeError: The initial value is neither an array nor numbers, or an integer
         variable has the aggregation MEAN.
+      ShardingError: The layout can't divide the value.
       ArgumentTypeError: The name or another argument has a wrong type.
       ContextError: The variable is made inside a function that is being traced.
 
@@ -141,6 +146,7 @@ class Variable(VariableVerbs, Uncopied):
         dtype: Any = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
+        layout: Sequence[Any] | None = None,
     ) -> None:
         if hasattr(self, "storage"):
             return  # initialized in `__new__`
@@ -195,12 +201,13 @@ class Variable(VariableVerbs, Uncopied):
         if self.strategy.mesh.shared:
             array = chiefs_value(array, self.name, self.strategy.mesh)
         self.storage: Storage | RemoteStorage
-        layout = self.strategy.variable_layout(per_replica=self.on_read)
+        described = NewVariable(self.name, self.shape, self.dtype, layout)
+        placed = strategy.variable_layout(per_replica=self.on_read, of=described)
         servers = self.strategy.value_servers
-        if servers is not None and layout.server is not None:
-            self.storage = RemoteStorage.made(servers, array, self.name, layout.server)
+        if servers is not None and placed.server is not None:
+            self.storage = RemoteStorage.made(servers, array, self.name, placed.server)
         else:
-            self.storage = Storage(array, layout, self.name)
+            self.storage = Storage(array, placed, self.name)
         _keep(self, number)
 
     # ---- reading
@@ -508,12 +515,11 @@ def _announce(variable: Variable, number: int) -> None:
     if not recorder.enabled:
         return
     storage = variable.storage
-    strategy, name, layout = variable.strategy.number, variable.name, storage.layout.name
-    server = storage.layout.server
+    strategy, name, layout = variable.strategy.number, variable.name, storage.layout
     shape, dtype = list(variable.shape), str(variable.dtype)
     devices = storage.device_names()
     source = calling_line()
-    size = int(np.prod(shape)) * variable.dtype.itemsize
+    size = math.prod(layout.part_shape(variable.shape)) * variable.dtype.itemsize
 
     def emit(action: Literal["place", "free"]) -> None:
         sink.recorder().emit(
@@ -523,13 +529,14 @@ def _announce(variable: Variable, number: int) -> None:
                 array=number,
                 name=name,
                 action=action,
-                layout=layout,
+                layout=layout.name,
                 shape=shape,
                 dtype=dtype,
                 devices=devices,
                 bytes_per_device=[size] * len(devices),
-                server=server,
+                server=layout.server,
                 source=source,
+                spec=layout.axes(len(shape)),
             )
         )
 

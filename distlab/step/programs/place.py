@@ -11,8 +11,11 @@ from distlab import events
 from distlab.devices import selection
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.selection import DeviceLike
+from distlab.errors import DeviceError
 from distlab.events import numbering, sink
 from distlab.step.programs.cache import ProgramCache
+from distlab.text.counts import is_positive_count
+from distlab.text.shown import shown
 from distlab.user_code import calling_line
 from distlab.values.last_batches import LastBatches
 
@@ -32,21 +35,28 @@ class Place:
         self._find_mesh = find_mesh
 
     @classmethod
-    def on(cls, devices: Iterable[DeviceLike], name: str) -> Place:
+    def on(cls, devices: Iterable[DeviceLike], name: str, model_axis: int = 1) -> Place:
         """Makes a place on these devices, and emits an event that describes it."""
-        mesh = replica_mesh(selection.find(devices))
+        found = selection.find(devices)
+        if not is_positive_count(model_axis) or len(found) % model_axis:
+            raise DeviceError(
+                "model_axis must divide the number of devices, each replica having so many: got "
+                f"{shown(model_axis)} for {len(found)} devices. Leave it out for one device each."
+            )
+        mesh = replica_mesh(found, model_axis)
         place = cls(next(numbering.strategies), lambda: mesh)
         recorder = sink.recorder()
         if recorder.enabled:
-            processes = [device.process_index for device in mesh.devices]
+            processes = [device.process_index for device in found]
             recorder.emit(
                 events.Strategy(
                     time_ns=time.monotonic_ns(),
                     strategy=place.number,
                     name=name,
-                    devices=list(mesh.names),
+                    devices=[selection.name(device) for device in found],
                     processes=processes if len(set(processes)) > 1 else [],
                     source=calling_line(),
+                    axes=dict(mesh.mesh.shape) if mesh.model > 1 else {},
                 )
             )
         return place

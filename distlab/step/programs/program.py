@@ -11,6 +11,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.collectives.host import CollectiveHost
 from distlab.devices import connections, dispatch_order, in_flight, jax_internals, selection
@@ -215,7 +216,8 @@ class Program:
             values, _ = inputs.examples()
             lowered = self.spmd.programs(step.__name__, values, arrays, inputs.donated)
         else:
-            lowered = jax.jit(step, donate_argnums=(1, 3)).lower(
+            pinned = {"out_shardings": self._out_shardings()} if self._mesh.model > 1 else {}
+            lowered = jax.jit(step, donate_argnums=(1, 3), **pinned).lower(
                 *inputs.examples(), *inputs.by_donation(arrays)
             )
         compiling = time.monotonic_ns()
@@ -237,6 +239,12 @@ class Program:
             self._marker = sizes.index(min(sizes))
             dtype = outputs[self._marker].dtype
             self._marker_is_a_key = jnp.issubdtype(dtype, jax.dtypes.extended)
+
+    def _out_shardings(self) -> list[NamedSharding]:
+        """Returns where the outputs lie, which XLA would choose by itself along the model axis."""
+        specs = self.spmd.out_specs()
+        specs = [specs[n] for n in self._order] + [PartitionSpec()] * self._marks
+        return [NamedSharding(self._mesh.mesh, spec) for spec in specs]
 
     def _execute(self, arrays: list[Any]) -> list[jax.Array]:
         """Runs the program, and stores the new values of variables."""

@@ -9,10 +9,12 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
+from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError
 from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
 from distlab.step.functions.arrays import constant, require_usable, whole_on
@@ -88,6 +90,7 @@ class SpmdFunction:
                 [leaf.partition.spec for leaf in self.leaves],
             ),
             out_specs=[partition.spec for partition in self._out_partitions()],
+            axis_names={AXIS},
             check_vma=False,  # else gradients of whole inputs are summed over the replicas
         )
         # `jax.grad` and the like would compile each operation of the step by itself.
@@ -199,6 +202,13 @@ class SpmdFunction:
         ]
         operands = [WHOLE] * sum(count for _, _, count in self.updates)
         return [*results, *map(_partition, self.written), *operands]
+
+    def out_specs(self) -> list[PartitionSpec]:
+        """Returns how the outputs lie on the mesh, also along the model axis."""
+        specs = [partition.spec for partition in self._out_partitions()]
+        for number, variable in enumerate(self.written, self.computed):
+            specs[number] = variable.storage.layout.spec or specs[number]
+        return specs
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]

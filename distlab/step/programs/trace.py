@@ -169,7 +169,7 @@ def _differs(value: Any) -> bool:
 
 
 def _seen(mesh: ReplicaMesh, on_mesh: bool) -> AbstractContextManager[None]:
-    return mesh.seen_by_a_replica() if on_mesh else nullcontext()
+    return mesh.seen_by_a_replica() if on_mesh or mesh.model > 1 else nullcontext()
 
 
 def traced_constants(traces: list[LocalTrace]) -> list[Any]:

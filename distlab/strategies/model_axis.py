@@ -1,0 +1,65 @@
+"""Layouts of variables over the devices of a replica, chosen by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, final
+
+from jax.sharding import PartitionSpec
+
+from distlab.devices.layouts import NewVariable
+from distlab.devices.mesh import MODEL
+from distlab.errors import ArgumentTypeError, ShardingError
+from distlab.text.shown import shown
+
+
+@final
+class ModelLayouts:
+    """Layouts by patterns of names, as in Keras' `LayoutMap`, which may be one of these."""
+
+    def __init__(self, layouts: Mapping[str, Any]) -> None:
+        if not isinstance(layouts, Mapping):
+            raise ArgumentTypeError(
+                "layouts must be a mapping of patterns of names to layouts, such as "
+                f'{{"dense.*/kernel": (None, "model")}}, got {shown(layouts)}.'
+            )
+        self._layouts = layouts
+
+    def spec(self, of: NewVariable, devices: int) -> PartitionSpec:
+        """Returns how the devices of a replica divide a variable; an empty one for not at all."""
+        asked = self._named(of.name) if of.layout is None else of.layout
+        entries = [] if asked is None else list(getattr(asked, "axes", asked))  # a TensorLayout
+        if any(entry not in (None, MODEL) for entry in entries) or len(entries) > len(of.shape):
+            raise ShardingError(
+                f'A layout has "{MODEL}" or None for each dimension, got {shown(entries)} for '
+                f'{of.name} of {len(of.shape)} dimensions. Write (None, "{MODEL}") to divide the '
+                "second one over the devices of a replica."
+            )
+        if entries.count(MODEL) > 1:
+            raise ShardingError(
+                f'A layout divides one dimension over the axis "{MODEL}", got {shown(entries)} for '
+                f"{of.name}. Leave None for the others."
+            )
+        if devices == 1 or MODEL not in entries:
+            return PartitionSpec()
+        divided = entries.index(MODEL)
+        if of.shape[divided] % devices:
+            raise ShardingError(
+                f"The {devices} devices of a replica must divide a dimension evenly, and "
+                f"dimension {divided} of {of.name} {list(of.shape)} is {of.shape[divided]}. Choose "
+                "another dimension, or leave its layout out."
+            )
+        return PartitionSpec(*entries[: divided + 1])
+
+    def _named(self, name: str) -> Any:
+        """Returns the layout of a name: of the equal pattern, else of the only one found in it."""
+        if name in self._layouts:
+            return self._layouts[name]
+        found = [pattern for pattern in self._layouts if re.search(pattern, name)]
+        if len(found) > 1:
+            raise ShardingError(
+                f"A variable's name must match one pattern of layouts, and {name} matches "
+                f"{shown(found)}. Make them longer, such as {found[0]}$."
+            )
+        return self._layouts[found[0]] if found else None
