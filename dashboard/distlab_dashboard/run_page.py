@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -23,14 +23,14 @@ _NOTHING: Final = Folds()
 
 
 class RunPage:
-    """Shows a run: all of it, or the moment that the reader chose; or beside another run."""
+    """Shows a run: all of it, or the moment that the reader chose; or beside others."""
 
     def __init__(
         self,
         run: ServedRun,
         board: Board,
-        names: tuple[str, str],
-        other: ServedRun | None,
+        names: Sequence[str],
+        others: Sequence[ServedRun],
         *,
         may_control: bool = True,
     ) -> None:
@@ -38,15 +38,15 @@ class RunPage:
         self._may_control = may_control
         self._board = board
         self._names = names
-        self._other = other
+        self._others = others
         self._playback = Playback(run.feed)
         self._events = EventList(run.feed)
         self._zoom: TimelineZoom | None = None
 
     @property
     def compares(self) -> bool:
-        """True if it is compared with another run."""
-        return self._other is not None
+        """True if it is compared with other runs."""
+        return bool(self._others)
 
     def choose(self, view: View) -> None:
         """Follows the reader's choice of a moment."""
@@ -83,10 +83,12 @@ class RunPage:
             if self._zoom is None:
                 self._zoom = TimelineZoom(feed, board.timeline(), self.run.fail_to_show)
             self._zoom.update()
-        if view.page == "compare" and self._other is not None:
-            compared = f"compared with the one in {self._other.feed.path}"
+        if view.page == "compare" and self._others:
+            paths = ", ".join(str(other.feed.path) for other in self._others)
+            compared = f"compared with the one in {paths}"
             with as_damage(feed.path, compared, "the page of each may hold more of it"):
-                board.compare((feed.folds, self._other.feed.folds), self._names)
+                runs = [feed.folds, *(other.feed.folds for other in self._others)]
+                board.compare(runs, self._names)
         if view.page == "workers":
             board.set_workers(folds, feed.living)
 
@@ -100,15 +102,13 @@ class RunPage:
         if run.trouble:
             shown["trouble_title"] = _UNREADABLE
             shown["trouble"] = run.trouble[:_MOST_TROUBLE]
-        key, other = self._names
         session: Facts = {
             "page": view.page,
             "library": library,
-            "run_key": key,
+            "run_key": self._names[0],
             "can_share": feed.path is not None,
-            "compared": self._other is not None,
-            "not_compared": self._other is None,
-            "other": other,
+            "compared": self.compares,
+            "not_compared": not self.compares,
         }
         return {
             **shown,

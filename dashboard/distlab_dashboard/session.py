@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Final, cast
@@ -23,7 +23,7 @@ from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
 from distlab.runs.damage import EXPORT_HOLDS_MORE, as_damage
-from distlab_dashboard.access.arguments import ROLE, argument
+from distlab_dashboard.access.arguments import ROLE, values
 from distlab_dashboard.access.notices import show_notice
 from distlab_dashboard.library import Library
 from distlab_dashboard.run_page import RunPage
@@ -46,7 +46,7 @@ class Session:
         self,
         library: Library,
         run: str | None = None,
-        other: str | None = None,
+        others: Sequence[str] = (),
         *,
         may_control: bool = True,
     ) -> None:
@@ -62,7 +62,7 @@ class Session:
         self._number = 0
         try:
             if library.single or run is not None:
-                self._open(run or "", None if library.single else other)
+                self._open(run or "", () if library.single else others)
             with as_damage(self._path, "shown", EXPORT_HOLDS_MORE):
                 self._update()
         except BaseException:
@@ -84,14 +84,11 @@ class Session:
         self._context = _context_of(document)
         document.on_session_destroyed(self._close)
 
-    def _open(self, run: str, other: str | None) -> None:
-        shown = self._library.hold(run)
-        self._held.append(shown)
-        compared = None
-        if other is not None:
-            compared = self._library.hold(other)
-            self._held.append(compared)
-        names = (run, other or "")
+    def _open(self, run: str, others: Sequence[str]) -> None:
+        names = (run, *dict.fromkeys(others))
+        for name in names:
+            self._held.append(self._library.hold(name))
+        shown, *compared = self._held
         self._page = RunPage(shown, self._board, names, compared, may_control=self._may_control)
 
     def _close(self, context: SessionContext) -> None:
@@ -193,15 +190,15 @@ def _context_of(document: Document) -> BokehSessionContext | None:
 def show(library: Library) -> None:
     """Puts a page into the current document.
 
-    The page's address names the run to show, and another one to compare it with:
-    `?run=NAME&compare=NAME`.
+    The page's address names the run to show, and those to compare it with:
+    `?run=NAME&compare=NAME&compare=NAME`.
     """
     document = pn.state.curdoc
     assert document is not None  # Panel calls this to make a document
     document.title = "distlab"
     try:
-        run, other, role = (_argument(document, name) for name in ("run", "compare", ROLE))
-        session = Session(library, run, other, may_control=role != "view")
+        run, others, role = (_values(document, name) for name in ("run", "compare", ROLE))
+        session = Session(library, next(iter(run), None), others, may_control=role != ["view"])
     except NotARunError as error:
         show_notice(error)
         return
@@ -210,7 +207,7 @@ def show(library: Library) -> None:
     session.attach(document)
 
 
-def _argument(document: Document, name: str) -> str | None:
-    """Returns a value from the page's address, None when it has none."""
+def _values(document: Document, name: str) -> list[str]:
+    """Returns the values of an argument of the page's address."""
     context = _context_of(document)
-    return argument(context.request.arguments, name) if context and context.request else None
+    return values(context.request.arguments, name) if context and context.request else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, TypedDict
 
@@ -11,25 +12,33 @@ from distlab.folds._folds import Folds
 from distlab.folds.arrays import Floats
 from distlab.folds.metrics import MetricColumns
 from distlab.text.bytes import bytes_text
-from distlab.text.metric_names import by_interest, is_loss
+from distlab.text.metric_names import by_interest, is_accuracy, is_loss
 from distlab.text.units import count_text
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
 _Curve = tuple[Floats, Floats]
+
+_MOST_METRICS: Final = 8
+
+
+class MetricOfRuns(TypedDict):
+    """One metric of all runs; lists have one entry for each run, empty for one without it."""
+
+    name: str
+    step: list[Floats]
+    value: list[Floats]
+    complete: bool  #: Whether each curve has every logged value, none of them a mean
+    largest: tuple[float, float, float] | None  #: Step of the largest difference, and its ends
 
 
 class ComparisonColumns(TypedDict):
     """Runs side by side; lists have one entry for each run unless stated otherwise."""
 
     name: list[str]
-    metric: list[str]  #: The first loss of all runs, else each run's own first
-    step: list[Floats]
-    value: list[Floats]
-    complete: list[bool]  #: Whether each curve has every logged value, none of them a mean
+    metrics: list[MetricOfRuns]  #: At most eight: losses first, and those of most runs
     time_s: list[Floats]
     steps_per_s: list[Floats]
     examples_per_s: list[Floats]
-    largest: tuple[float, float, float] | None  #: Step and values where the first two differ most
     setting: list[str]  #: Names of the settings of all runs
     settings: list[list[str]]  #: Each run's settings as text, empty when not known
     what: list[str]  #: Names of the lines of a table
@@ -55,32 +64,23 @@ def compare(*runs: Folds, names: Sequence[str] = ()) -> ComparisonColumns:
       ...     folds.add([Metric(time_ns=0, step=step, values={"loss": 9 - slope * step})
       ...                for step in range(4)])
       >>> columns = compare(first, second, names=("slow", "fast"))
-      >>> columns["metric"], columns["largest"]  # step, and both runs' losses there
-      (['loss', 'loss'], (3.0, 6.0, 3.0))
+      >>> (loss,) = columns["metrics"]
+      >>> loss["name"], loss["largest"]  # step, and the lowest and highest loss there
+      ('loss', (3.0, 3.0, 6.0))
     """
     metrics = [run.columns("metrics") for run in runs]
     rates = [run.columns("steps") for run in runs]
     chosen = _chosen([one["name"] for one in metrics])
-    places = [
-        one["name"].index(name) if name else None for one, name in zip(metrics, chosen, strict=True)
-    ]
-    curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
     settings = [_settings(run) for run in runs]
     setting = list(dict.fromkeys(name for one in settings for name in one))
-    lines = [_lines(run, place) for run, place in zip(runs, places, strict=True)]
+    compared = [_of_runs(name, metrics) for name in chosen]
+    lines = [_lines(run, compared, number) for number, run in enumerate(runs)]
     return {
         "name": _names(runs, names),
-        "metric": chosen,
-        "step": [step for step, _ in curves],
-        "value": [values for _, values in curves],
-        "complete": [
-            place is None or one["merged"][place] == 1
-            for one, place in zip(metrics, places, strict=True)
-        ],
+        "metrics": compared,
         "time_s": [one["time_s"] for one in rates],
         "steps_per_s": [one["steps_per_s"] for one in rates],
         "examples_per_s": [one["examples_per_s"] for one in rates],
-        "largest": _largest(*curves[:2]),
         "setting": setting,
         "settings": [[one.get(name, "") for name in setting] for one in settings],
         "what": [what for what, _ in lines[0]],
@@ -102,11 +102,24 @@ def _names(runs: Sequence[Folds], names: Sequence[str]) -> list[str]:
 
 
 def _chosen(runs: Sequence[list[str]]) -> list[str]:
-    every = [name for name in runs[0] if all(name in names for names in runs)]
-    shared = next(filter(is_loss, by_interest(every)), "")
-    if shared:
-        return [shared] * len(runs)
-    return [next(filter(is_loss, by_interest(names)), names[0] if names else "") for names in runs]
+    logged = Counter(name for names in runs for name in names)
+    ranked = by_interest(logged)
+    return sorted(ranked, key=lambda name: (not is_loss(name), -logged[name]))[:_MOST_METRICS]
+
+
+def _of_runs(name: str, runs: Sequence[MetricColumns]) -> MetricOfRuns:
+    places = [one["name"].index(name) if name in one["name"] else None for one in runs]
+    curves = [_curve(one, place) for one, place in zip(runs, places, strict=True)]
+    return {
+        "name": name,
+        "step": [step for step, _ in curves],
+        "value": [values for _, values in curves],
+        "complete": all(
+            place is None or one["merged"][place] == 1
+            for one, place in zip(runs, places, strict=True)
+        ),
+        "largest": _largest(curves),
+    }
 
 
 def _curve(metrics: MetricColumns, place: int | None) -> _Curve:
@@ -115,26 +128,25 @@ def _curve(metrics: MetricColumns, place: int | None) -> _Curve:
     return metrics["step"][place], metrics["value"][place]
 
 
-def _finite(curve: _Curve) -> _Curve:
-    kept = np.isfinite(curve[1])
-    return curve[0][kept], curve[1][kept]
-
-
-def _largest(first: _Curve, second: _Curve) -> tuple[float, float, float] | None:
-    steps, values = _finite(first)
-    others, other_values = _finite(second)
-    if not len(steps) or not len(others):
+def _largest(curves: Sequence[_Curve]) -> tuple[float, float, float] | None:
+    """Returns where the runs that have values differ most, and their lowest and highest there."""
+    kept = [(step[numbers], value[numbers]) for step, value in curves
+            if (numbers := np.isfinite(value)).any()]  # fmt: skip
+    if len(kept) < 2:
         return None
-    inside = (steps >= others[0]) & (steps <= others[-1])
-    if not inside.any():
+    begin, end = max(step[0] for step, _ in kept), min(step[-1] for step, _ in kept)
+    steps = kept[0][0][(kept[0][0] >= begin) & (kept[0][0] <= end)]
+    if not len(steps):
         return None
-    steps, values = steps[inside], values[inside]
-    there = np.interp(steps, others, other_values)
-    most = int(np.argmax(np.abs(values - there)))
-    return float(steps[most]), float(values[most]), float(there[most])
+    there = np.stack([np.interp(steps, step, value) for step, value in kept])
+    low, high = there.min(axis=0), there.max(axis=0)
+    most = int(np.argmax(high - low))
+    return float(steps[most]), float(low[most]), float(high[most])
 
 
-def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None]:
+def _lines(
+    run: Folds, metrics: Sequence[MetricOfRuns], number: int
+) -> dict[tuple[str, Unit], float | None]:
     """Returns the table's lines for one run."""
     header, steps, programs = (
         run.columns("header"),
@@ -145,9 +157,6 @@ def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None
     timeline, reductions = run.columns("timeline"), run.columns("reductions")
     waited_s = float(timeline["waited"].sum() * timeline["cell_s"])
     elapsed_s = steps["elapsed_s"] or None
-    metrics = run.columns("metrics")
-    lows = metrics["low"][place] if place is not None else np.zeros(0)
-    finite = lows[np.isfinite(lows)]
     return {
         ("replicas", "count"): len(header["replicas"]),
         ("steps", "count"): steps["steps"],
@@ -155,14 +164,47 @@ def _lines(run: Folds, place: int | None) -> dict[tuple[str, Unit], float | None
         ("length of the run", "s"): elapsed_s,
         ("steps per second", "per second"): steps["mean_rate"],
         ("examples per second", "per second"): steps["mean_examples_rate"],
-        ("last value of the metric", "value"): None if place is None else metrics["last"][place],
-        ("lowest value of the metric", "value"): float(finite.min()) if len(finite) else None,
+        **_values(run.columns("metrics"), metrics, number),
         ("combined on one replica", "bytes"): sum(reductions["total_bytes"]),
         ("waited for input", "s"): waited_s,
         ("share of the time waited", "share"): waited_s / elapsed_s if elapsed_s else None,
         # Those of before the run are listed where they are still used.
         ("tracing and compiling", "s"): sum(took for ready, took in compiled if ready),
     }
+
+
+def _values(
+    columns: MetricColumns, metrics: Sequence[MetricOfRuns], number: int
+) -> dict[tuple[str, Unit], float | None]:
+    """Returns the lines of metrics for a run: the last, the best, and where runs differ most."""
+    found: dict[tuple[str, Unit], float | None] = {}
+    kinds = (
+        (is_loss, "lowest", columns["low"], np.min),
+        (is_accuracy, "highest", columns["high"], np.max),
+    )
+    for one in metrics:
+        name = one["name"]
+        place = columns["name"].index(name) if name in columns["name"] else None
+        found[f"last {name}", "value"] = None if place is None else columns["last"][place]
+        for kind, word, ends, best in kinds:
+            if kind(name):
+                values = np.zeros(0) if place is None else ends[place]
+                finite = values[np.isfinite(values)]
+                found[f"{word} {name}", "value"] = float(best(finite)) if len(finite) else None
+        if one["largest"] is not None:
+            step, low, high = one["largest"]
+            place_text = f"{'' if one['complete'] else 'about '}step {count_text(step)}"
+            where = "where they differ most" if low < high else "equal throughout"
+            found[f"{name} at {place_text}, {where}", "value"] = _at(
+                step, one["step"][number], one["value"][number]
+            )
+    return found
+
+
+def _at(step: float, steps: Floats, values: Floats) -> float | None:
+    """Returns a curve's value at a step, None where it has none."""
+    kept = np.isfinite(values)
+    return float(np.interp(step, steps[kept], values[kept])) if kept.any() else None
 
 
 _MOST_NAMES: Final = 6

@@ -36,14 +36,12 @@ TABLES: Final = {
     "programs": programs.NAMES,
     "events": event_search.NAMES,
     "runs": runs_table.NAMES,
-    "settings": comparison_tables.SETTINGS,
-    "numbers": comparison_tables.NUMBERS,
     "workers": workers.NAMES,
     "links": workers.LINKS,
     "closures": servers.CLOSURES,
     "server_links": servers.LINKS,
     "pairs": divided.NAMES,
-    **dict.fromkeys(grids.DRAWN, ("html",)),
+    **dict.fromkeys((*grids.DRAWN, *comparison_tables.DRAWN), ("html",)),
 }
 """Columns of the tables that the page's script draws, by table."""
 
@@ -142,14 +140,14 @@ class Board:
                     first = first or error
         return first
 
-    def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
-        """Shows two runs side by side, when one of them changed."""
+    def compare(self, runs: Sequence[Folds], names: Sequence[str]) -> None:
+        """Shows runs side by side, when one of them changed."""
         versions = [tuple(run.version(name) for name in run.names) for run in runs]
-        if self._is_new("two_runs", versions):
+        if self._is_new("compared_runs", versions):
             columns = compare(*runs, names=names)
-            self._chart("two_runs").update(columns)
-            self.set_rows("settings", comparison_tables.setting_rows(columns))
-            self.set_rows("numbers", comparison_tables.number_rows(columns))
+            self._chart("compared_runs").update(columns)
+            self.set_rows("setting_table", comparison_tables.setting_table(columns))
+            self.set_rows("number_table", comparison_tables.number_table(columns))
 
     def set_facts(self, facts: Mapping[str, object]) -> None:
         """Sends the page its texts, when they changed."""

@@ -198,6 +198,6 @@ CHARTS: Final[Mapping[str, Entry]] = {
     ),
     "closure_lanes": _whole("servers", 260, charts.ClosureLanes, "coordination", costly=True),
     "server_traffic": _whole("servers", 240, charts.ServerTraffic, "coordination"),
-    "two_runs": Entry("compare", 300, charts.RunComparison),
+    "compared_runs": Entry("compare", 300, charts.RunComparison),
 }
 """The charts by the names that the page's HTML and notebook views use."""

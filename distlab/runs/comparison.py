@@ -6,7 +6,7 @@ from typing import Final, final
 
 from distlab.events import Source
 from distlab.folds import ComparisonColumns, Folds, compare
-from distlab.page.comparison_tables import number_lines, ratio_text, setting_lines
+from distlab.page.comparison_tables import number_rows, setting_lines
 from distlab.text.html import card
 from distlab.text.units import plain
 
@@ -29,7 +29,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Lists the settings that differ, and the numbers."""
-        rows = [("", *self._names), *self._differing(), *self._numbers()]
+        rows = [("", *self._names), *self._differing(), *number_rows(self.columns)]
         rows = [(*row, *[""] * (len(rows[-1]) - len(row))) for row in rows]
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         lines = [
@@ -43,30 +43,20 @@ class Comparison:
         names, differing = self._names, self._differing()
         alike = "".join(self._alike())
         settings = card("Configuration", alike, ("what differs", *names), differing)
-        ratio = ("second / first",) if self._pair else ()
-        numbers = card("Numbers", "", ("of the whole run", *names, *ratio), self._numbers())
+        ratio = ("second / first",) if len(self._names) == 2 else ()
+        headings = ("of the whole run", *names, *ratio)
+        numbers = card("Numbers", "", headings, number_rows(self.columns))
         return f"<div>{settings}</div><div style='margin-top:8px'>{numbers}</div>"
 
     @property
     def _names(self) -> list[str]:
         return [plain(name, _MOST_NAME) for name in self.columns["name"]]
 
-    @property
-    def _pair(self) -> bool:
-        return len(self.columns["name"]) == 2
-
     def _alike(self) -> list[str]:
         return [] if self._differing() else ["no setting differs"]
 
     def _differing(self) -> list[tuple[str, ...]]:
         return [(what, *texts) for what, texts, differs in setting_lines(self.columns) if differs]
-
-    def _numbers(self) -> list[tuple[str, ...]]:
-        lines = [(what, *texts) for what, texts in number_lines(self.columns)]
-        if not self._pair:
-            return lines
-        pairs = zip(*self.columns["numbers"], strict=True)
-        return [(*line, ratio_text(*pair)) for line, pair in zip(lines, pairs, strict=True)]
 
 
 def compare_runs(*runs: Source) -> Comparison:

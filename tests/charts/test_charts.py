@@ -22,7 +22,6 @@ from distlab.charts import (
     ProcessMemory,
     Rates,
     ReductionBars,
-    RunComparison,
     StepTimeline,
     Traffic,
     loss_lines,
@@ -42,7 +41,6 @@ from distlab.folds import (
     MetricColumns,
     PlacementColumns,
     ReductionColumns,
-    compare,
 )
 from tests.synthetic import there, whole_run
 
@@ -102,12 +100,6 @@ CHARTS: dict[str, Case[Any]] = {
         lambda f: traffic_row(f.columns("reductions"), 0),
         "phase",
         [*["reduce-scatter"] * 8, *["all-gather"] * 8],
-    ),
-    "comparison": Case(
-        RunComparison,
-        lambda f: compare(f, f) if f.version("metrics") else None,
-        "name",
-        ["made-up (1): loss", "made-up (2): loss"],
     ),
 }
 

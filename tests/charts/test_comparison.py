@@ -1,4 +1,4 @@
-"""Two runs side by side: their alignment, their differences, and the texts about them."""
+"""Runs side by side: their alignment, their differences, and the texts about them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from bokeh.models import LabelSet
 
 from distlab.charts import RunComparison
+from distlab.charts.comparison import look
 from distlab.events import Event, Metric, Run
 from distlab.folds import Folds, compare
-from tests.synthetic import START_NS, beginning, there, whole_run
+from distlab.page.comparison_tables import number_lines
+from tests.synthetic import START_NS, beginning, whole_run
 
 
 def logged(values: dict[int, float], name: str = "loss", run: str = "made-up") -> Folds:
@@ -29,50 +32,73 @@ def folds_of(events: Any) -> Folds:
     return folds
 
 
-def shown(first: Folds, second: Folds) -> RunComparison:
+def shown(*runs: Folds) -> RunComparison:
     chart = RunComparison()
-    chart.update(compare(first, second))
+    chart.update(compare(*runs))
     return chart
 
 
-def test_losses_are_aligned_by_step() -> None:
-    columns = compare(
-        logged({0: 4.0, 10: 2.0, 20: 1.0}), logged({0: 4.0, 5: 3.5, 15: 2.0, 30: 1.0})
+def largest(*runs: Folds) -> tuple[float, float, float] | None:
+    (one,) = compare(*runs)["metrics"]
+    return one["largest"]
+
+
+def numbers(*runs: Folds) -> dict[str, tuple[str, ...]]:
+    return {what: tuple(texts) for what, texts in number_lines(compare(*runs))}
+
+
+def test_metrics_are_aligned_by_step() -> None:
+    runs = (
+        logged({0: 4.0, 10: 2.0, 20: 1.0}),
+        logged({0: 4.0, 5: 3.5, 15: 2.0, 30: 1.0}),
+        logged({0: 3.0, 10: 1.0, 40: 1.0}),
     )
-    step, first, second = there(columns["largest"])
-    assert (step, first) == (10, 2.0)
-    assert second == pytest.approx(2.75)  # between the values at 5 and 15
-    assert columns["metric"] == ["loss", "loss"]
+    assert largest(*runs[:2]) == pytest.approx((10, 2.0, 2.75))  # between those at 5 and 15
+    assert largest(*runs) == pytest.approx((10, 1.0, 2.75))
     nan = float("nan")
-    columns = compare(logged({0: 1.0, 1: nan, 2: 1.0}), logged({0: 1.5, 1: 9.0, 2: 1.0}))
-    assert columns["largest"] == (0.0, 1.0, 1.5)
+    found = largest(logged({0: 1.0, 1: nan, 2: 1.0}), logged({0: 1.5, 1: 9.0, 2: 1.0}))
+    assert found == (0.0, 1.0, 1.5)
+    assert largest(logged({0: 1.0}), logged({5: 1.0})) is None
+    there = numbers(*runs)["loss at step 10, where they differ most"]
+    assert there == ("2", "2.75", "1")
 
 
-def test_the_largest_difference_is_noted() -> None:
-    for other, note in (
-        ({0: 4.0, 1: 2.5}, "largest difference: 0.5 at step 1, 2 and 2.5"),
-        ({0: 4.0, 1: 2.0}, "no difference at any step"),
-        ({5: 4.0, 6: 2.0}, "share no step"),
-    ):
-        (text,) = shown(logged({0: 4.0, 1: 2.0}), logged(other)).notes.data["text"]
-        assert note in text
+def test_losses_go_first_and_then_what_most_runs_have() -> None:
+    runs = [logged({0: 1.0}, name) for name in ("lr", "accuracy", "Train Loss", "accuracy")]
+    assert [one["name"] for one in compare(*runs)["metrics"]] == ["Train Loss", "accuracy", "lr"]
+    many = [logged({0: 1.0}, f"m{number}") for number in range(20)]
+    assert len(compare(*many)["metrics"]) == 8
 
 
-def test_a_loss_that_both_have_goes_before_others() -> None:
-    columns = compare(logged({0: 1.0}, "accuracy"), logged({0: 2.0}, "Train Loss"))
-    assert columns["metric"] == ["accuracy", "Train Loss"]
-    both = logged({0: 1.0}, "accuracy")
-    both.add([Metric(time_ns=START_NS, step=0, values={"Train Loss": 3.0})])
-    assert compare(both, logged({0: 2.0}, "Train Loss"))["metric"] == ["Train Loss"] * 2
+def test_each_metric_has_a_chart_of_the_runs_that_logged_it() -> None:
+    chart = RunComparison()
+    chart.update(None)
+    texts = [
+        text for one in chart.root.select({"type": LabelSet}) for text in one.source.data["text"]
+    ]
+    assert sorted(text.split("\n")[0] for text in texts) == [
+        "No two runs to compare yet.",
+        *["Rates show when the runs have taken"] * 2,
+    ]
+    both = logged({0: 1.0, 1: 0.5}, run="a")
+    both.add([Metric(time_ns=START_NS, step=0, values={"accuracy": 0.5})])
+    chart.update(compare(both, logged({0: 2.0, 1: 0.5}, run="b")))
+    loss, accuracy = chart.metrics
+    assert loss.source.data["name"] == ["a", "b"]
+    assert accuracy.source.data["name"] == ["a"]
+    assert accuracy.source.data["color"] == loss.source.data["color"][:1]
+    assert loss.largest.data == {"step": [0.0], "low": [1.0], "high": [2.0]}
+    assert len(set(map(look, range(24)))) == 24
 
 
 def test_rates_of_both_runs_are_drawn_in_colours_of_their_own() -> None:
     chart = shown(folds_of(whole_run(100)), folds_of(whole_run(200)))
-    assert len(chart.rates.data["time"][0]) < len(chart.rates.data["time"][1])
-    assert np.max(chart.rates.data["steps"][1]) == pytest.approx(100, abs=8)
-    assert len(set(chart.rates.data["color"])) == 2
-    assert chart.rates.data["color"] == chart.source.data["color"]
-    assert len(set(chart.source.data["dash"])) == 2  # for print, and for those who see no colours
+    assert len(chart.source.data["time"][0]) < len(chart.source.data["time"][1])
+    assert np.max(chart.source.data["steps"][1]) == pytest.approx(100, abs=8)
+    assert len(set(chart.source.data["color"])) == 2
+    source = chart.metrics[0].source
+    assert chart.source.data["color"] == source.data["color"]
+    assert len(set(source.data["dash"])) == 2  # for print, and for those who see no colours
 
 
 def test_runs_have_names_that_differ() -> None:
@@ -100,5 +126,6 @@ def test_long_runs_send_little() -> None:
     ]
     long = folds_of([*beginning(8), *metrics])
     chart = shown(long, long)
-    assert max(len(values) for values in chart.source.data["value"]) <= 2_002
-    assert chart.notes.data["text"] == ["no difference at any step (of means of neighbours)"]
+    assert max(len(values) for values in chart.metrics[0].source.data["value"]) <= 2_002
+    (line,) = (what for what in numbers(long, long) if "equal throughout" in what)
+    assert line.startswith("loss at about step ")

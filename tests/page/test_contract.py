@@ -14,7 +14,7 @@ from bokeh.models import HoverTool
 from distlab.charts import reduction_rows
 from distlab.events import Advice
 from distlab.folds import Folds
-from distlab.page import facts, loop_buttons
+from distlab.page import comparison_tables, facts, loop_buttons
 from distlab.page.board import TABLES, Board
 from distlab.page.charts import CHARTS
 from distlab.page.facts.cards import advice_facts
@@ -70,7 +70,7 @@ def test_facts_are_those_that_the_page_asks_for() -> None:
     run = ServedRun(ListSource(whole_run(3)))
     run.feed.pull()
     view, folds = View(), run.feed.folds
-    served = RunPage(run, Board(), ("", ""), None).facts(view, folds, library=False)
+    served = RunPage(run, Board(), ("",), ()).facts(view, folds, library=False)
     made = served.keys() | EventList(run.feed).facts(view).keys() | facts.INDEX.keys()
     assert asked == made
     away = re.search(r"const AWAY = \{(.*?)\n\}", SCRIPT, re.DOTALL)
@@ -83,7 +83,7 @@ def test_all_facts_are_made_for_every_run() -> None:
     for events in ([], whole_run(60)):
         run = ServedRun(ListSource(events))
         run.feed.pull()
-        page = RunPage(run, Board(), ("", ""), None)
+        page = RunPage(run, Board(), ("",), ())
         made.append(page.facts(View(), run.feed.folds, library=False))
         json.dumps(made[-1], allow_nan=False)
     assert made[0].keys() == made[1].keys()
@@ -113,9 +113,9 @@ def columns(table: str) -> set[str]:
 
 def test_columns_of_tables_are_those_that_the_page_asks_for() -> None:
     read = names(r'rows\.get_column\("(\w+)"\)', SCRIPTS["runs.js"])
-    assert names(r'data-grids="(\w+)"', HTML) == {*DRAWN}
+    assert names(r'data-grids="(\w+)"', HTML) == {*DRAWN, *comparison_tables.DRAWN}
     for table, made in TABLES.items():
-        if table not in DRAWN:
+        if table not in {*DRAWN, *comparison_tables.DRAWN}:
             assert columns(table) | (read if table == "runs" else set()) == set(made), table
 
 

@@ -30,9 +30,7 @@ def test_a_run_has_one_speed_length_and_status(
     run = served_run(tmp_path / "first")
     run.feed.pull()
     run.feed.caught_up = True
-    overview = RunPage(run, Board(), ("first", ""), None).facts(
-        View(), run.feed.folds, library=True
-    )
+    overview = RunPage(run, Board(), ("first",), ()).facts(View(), run.feed.folds, library=True)
     listed = {name: row[0] for name, row in run_rows(Library(tmp_path).summaries()).items()}
     assert listed["rate"] == overview["rate"]
     assert listed["steps"] == overview["steps"] == "100 of 80"

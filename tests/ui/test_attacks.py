@@ -83,6 +83,8 @@ def test_no_text_of_a_run_is_markup_on_any_page(library: DashboardServer, new_pa
     watched.open(library.url)
     page.wait_for_selector(".runs tbody tr:nth-child(2)")
     assert page.evaluate(FOREIGN_MARKUP) == []
+    for tick in page.locator(".runs input").all():
+        tick.check()
     page.click(".compare-runs")
     page.wait_for_selector("html[data-shown=compare]")
     for name in PAGES:

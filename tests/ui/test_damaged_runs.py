@@ -35,7 +35,7 @@ def test_a_damaged_run_is_shown_with_what_is_wrong(
     for name, damage in DAMAGES.items():
         folder = damaged_run(tmp_path / name, damage)
         run = served_run(folder)
-        page = RunPage(run, Board(), ("", ""), None)
+        page = RunPage(run, Board(), ("",), ())
         run.start()
         wait_until(partial(is_read, run), name)
         for shown in (damage.page, "steps"):
@@ -83,11 +83,10 @@ def test_a_comparison_names_both_runs(tmp_path: Path) -> None:
     damaged_run(tmp_path / "first", DAMAGES["memory"])
     damaged_run(tmp_path / "second", DAMAGES["huge"])
     runs = Library(tmp_path)
-    opened = Session(runs, "first", "second")
+    opened = Session(runs, "first", ["second"])
     page = opened._page
     assert page is not None
-    other = page._other
-    assert other is not None
+    (other,) = page._others
     wait_until(lambda: bool(other.trouble))
     page.run.damage = ""
     opened._view = View(page="compare")

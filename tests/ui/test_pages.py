@@ -29,9 +29,10 @@ from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two runs, one of them deeper, and something beside it that is private."""
+    """A folder with three runs, one of them deeper, and something beside it that is private."""
     root = tmp_path_factory.mktemp("library")
-    for name, count in (("runs/first", 60), ("runs/deep/second", 20), ("private", 5)):
+    runs = {"runs/first": 60, "runs/deep/second": 20, "runs/third": 9, "private": 5}
+    for name, count in runs.items():
         file = RunFile(root / name, name)
         file.write(whole_run(count))
         file.close()
@@ -49,8 +50,8 @@ def test_the_runs_of_a_folder_are_listed_opened_and_compared(
 ) -> None:
     page = new_page().open(library.url)
     rows = page.page.locator(".runs tbody tr")
-    page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 2")
-    assert sorted(rows.locator("th").all_inner_texts()) == ["deep/second", "first"]
+    page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 3")
+    assert sorted(rows.locator("th").all_inner_texts()) == ["deep/second", "first", "third"]
     assert page.page.locator(".timebar").is_hidden()
     assert page.page.locator('.tabs a[data-page="overview"]').is_hidden()
     page.page.fill(".run-search", "FIRST")
@@ -60,10 +61,11 @@ def test_the_runs_of_a_folder_are_listed_opened_and_compared(
     page.wait_for_text("steps", "60 of 60")
     assert page.page.url.endswith("?run=first#overview")
     page.tab("runs")
-    assert page.page.locator(".runs tbody tr").count() == 2
-    page.page.select_option(".run-a", "first")
-    page.page.select_option(".run-b", "deep/second")
-    page.page.click(".compare-runs")
+    assert page.page.locator(".runs tbody tr").count() == 3
+    assert page.page.locator(".compare-runs").is_disabled()
+    for name in ("first", "deep/second"):
+        page.page.check(f'.runs input[value="{name}"]')
+    page.page.click(".compare-runs:text('Compare 2 runs')")
     page.shown("compare")
     page.page.wait_for_selector(".numbers tbody tr")
     assert page.page.url.endswith("?run=first&compare=deep%2Fsecond#compare")
@@ -72,10 +74,16 @@ def test_the_runs_of_a_folder_are_listed_opened_and_compared(
     assert steps.first.locator("td").all_inner_texts() == ["60", "20", "\u00d7 0.333"]
     settings = page.page.locator(".settings tbody tr")
     assert settings.first.inner_text().split("\t") == ["planned steps", "60", "20", "differs"]
-    assert settings.nth(1).get_attribute("data-differs") == "same"
-    curves = page.data("two_runs", "comparison_curves")
+    assert settings.nth(1).get_attribute("data-last") == "same"
+    curves = page.data("compared_runs", "comparison_0")
     assert [len(values) for values in curves["value"]] == [60, 20]
     assert curves["value"][0][:20] == curves["value"][1]
+    page.page.goto(page.page.url.replace("#compare", "&compare=third#compare"))
+    page.shown("compare")
+    page.page.wait_for_selector(".numbers tbody tr")
+    assert len(page.data("compared_runs", "comparison_0")["name"]) == 3
+    page.tab("runs")
+    assert page.page.locator(".runs input:checked").count() == 3
 
 
 def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer) -> None:

@@ -51,7 +51,7 @@ def test_a_board_has_the_charts_of_the_pages_that_were_opened() -> None:
     assert made == {"devices", "captured", "memory"}
     board.update(Folds(), View(), everything=True)
     made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
-    assert made == set(board.roots()) - {"bridge", "two_runs"}
+    assert made == set(board.roots()) - {"bridge", "compared_runs"}
 
 
 @pytest.mark.slow

@@ -14,8 +14,12 @@ ROLE = "role"
 
 def argument(arguments: Mapping[str, Sequence[bytes]], name: str) -> str | None:
     """Returns the first value of an argument exactly as it was given, None when it was not."""
-    given = arguments.get(name)
-    return given[0].decode("utf-8", "replace") if given else None
+    return next(iter(values(arguments, name)), None)
+
+
+def values(arguments: Mapping[str, Sequence[bytes]], name: str) -> list[str]:
+    """Returns all values of an argument exactly as they were given."""
+    return [given.decode("utf-8", "replace") for given in arguments.get(name, ())]
 
 
 def take_token(request: HTTPServerRequest) -> str | None:

@@ -10,7 +10,7 @@ import panel as pn
 from bokeh.core.templates import get_env
 from tornado.web import RequestHandler
 
-from distlab_dashboard.access.arguments import argument
+from distlab_dashboard.access.arguments import values
 from distlab_dashboard.access.headers import POLICY
 
 _PAGE: Final = """<!doctype html>
@@ -57,11 +57,11 @@ class Refusal(RequestHandler):
         self.finish(_page(reason.title, reason.text, self._token_form() if reason.asks else ""))
 
     def _token_form(self) -> str:
-        """Returns the form, which keeps the run that the address names."""
+        """Returns the form, which keeps the runs that the address names."""
         kept = (
             _KEPT.format(name=name, value=escape(value))
             for name in ("run", "compare")
-            if (value := argument(self.request.query_arguments, name)) is not None
+            for value in values(self.request.query_arguments, name)
         )
         return _FORM.format(kept="".join(kept))
 

@@ -23,14 +23,14 @@ function connect(page) {
   source.properties.data.change.connect(read)
   const tables = {
     reductions: "reduction_rows", programs: "programs_rows", events: "events_rows", runs: "runs_rows",
-    settings: "settings_rows", numbers: "numbers_rows", workers: "workers_rows", links: "links_rows",
+    workers: "workers_rows", links: "links_rows",
     closures: "closures_rows", server_links: "server_links_rows", pairs: "pairs_rows",
   }
   for (const [name, source] of Object.entries(tables)) {
     const rows = page.get_model_by_name(source)
     const draw = () => {
       if (name === "runs") showRuns(rows)
-      else showTable(name, rows, {events: dressEvent, reductions: dressReduction, settings: dressSetting}[name])
+      else showTable(name, rows, {events: dressEvent, reductions: dressReduction}[name])
     }
     rows.properties.data.change.connect(draw)
     draw()

@@ -1,10 +1,22 @@
-// The runs of a folder: open one, or compare two.
+// The runs of a folder: open one, or compare those that are ticked, in that order.
 let runRows = null
+const asked = new URLSearchParams(location.search), others = asked.getAll("compare")
+const ticked = new Set(others.length ? [asked.get("run"), ...others] : [])
 
-function hrefOf(run, other) {
-  const query = new URLSearchParams({run})
-  if (other) query.set("compare", other)
-  return `?${query}#${other ? "compare" : "overview"}`
+function hrefOf(run, ...others) {
+  const query = new URLSearchParams([["run", run], ...others.map((other) => ["compare", other])])
+  return `?${query}#${others.length ? "compare" : "overview"}`
+}
+
+function tickedRuns() {
+  const keys = new Set(runRows.get_column("key"))
+  return [...ticked].filter((key) => keys.has(key))
+}
+
+function showTicked() {
+  const count = tickedRuns().length, button = one(".compare-runs")
+  button.disabled = count < 2
+  setText(button, count < 2 ? "Tick two runs or more to compare" : `Compare ${count} runs`)
 }
 
 function showRuns(rows) {
@@ -13,23 +25,25 @@ function showRuns(rows) {
   showTable("runs", rows, (row, place) => {
     const link = dressFirst(row, "a")
     link.href = hrefOf(keys[place])
+    const tick = row.querySelector("input") ?? document.createElement("input")
+    tick.type = "checkbox"
+    tick.value = keys[place]
+    tick.checked = ticked.has(keys[place])
+    tick.ariaLabel = `compare ${link.textContent}`
+    link.after(tick)
     row.dataset.status = rows.get_column("status")[place]
     const text = row.textContent.toLowerCase()
     row.hidden = wanted !== "" && !text.includes(wanted)
   })
-  for (const [selector, chosen] of [[".run-a", 0], [".run-b", 1]]) {
-    const list = one(selector), shown = JSON.stringify(keys)
-    if (list.dataset.shown === shown) continue
-    const kept = list.value
-    list.dataset.shown = shown
-    list.replaceChildren(...keys.map((key, place) => new Option(rows.get_column("run")[place], key)))
-    list.value = keys.includes(kept) ? kept : keys[Math.min(chosen, keys.length - 1)] ?? ""
-  }
+  showTicked()
   one(".comparing").hidden = keys.length < 2
   one(".no-runs").hidden = keys.length > 0
 }
 
 one(".run-search").addEventListener("input", () => { if (runRows) showRuns(runRows) })
-one(".compare-runs").addEventListener("click", () => {
-  location.href = hrefOf(one(".run-a").value, one(".run-b").value)
+one(".runs tbody").addEventListener("change", ({target}) => {
+  if (target.checked) ticked.add(target.value)
+  else ticked.delete(target.value)
+  showTicked()
 })
+one(".compare-runs").addEventListener("click", () => { location.href = hrefOf(...tickedRuns()) })

@@ -34,11 +34,6 @@ function dressFirst(row, tag) {
   return control
 }
 
-// Settings that two runs share stand back behind those that differ.
-function dressSetting(row) {
-  row.dataset.differs = row.cells[3].textContent
-}
-
 // The row whose traffic is drawn, chosen by a button in its first cell.
 function dressReduction(row, place) {
   const button = dressFirst(row, "button")
