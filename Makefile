@@ -12,8 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 DEV := $(VENV)/.installed-dev
-# Who has the development environment has all the demo needs.
+# Who has the development environment has all that the demo and the notebooks need.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
+RUNS := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-binder)
 
 # One worker for each core, up to eight; a file stays with one, so that what it shares is made once.
 # Compiled programs are kept from test to test, and from run to run.
@@ -90,8 +91,9 @@ conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both 
 	  $(BIN)/python tests/conformance/check.py --impl distlab --path . --mode $$mode $(ARGS) || status=1; \
 	done; exit $$status
 
-docs: $(VENV)/.installed-docs  ## Build the documentation's site into build/site; a warning is an error
+docs: $(VENV)/.installed-docs $(if $(filter off,$(NOTEBOOKS)),,$(RUNS))  ## Build the site into build/site; a warning or a failing notebook is an error (NOTEBOOKS=off: without their outputs)
 	@$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going \
+	  $(if $(filter off,$(NOTEBOOKS)),--define nb_execution_mode=off) \
 	  --doctree-dir build/doctrees docs build/site $(ARGS)
 	@echo "Built build/site/index.html"
 

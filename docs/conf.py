@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 from pathlib import Path
 
+import bokeh
+
 import distlab
 
-sys.path.insert(0, str(Path(__file__).parent / "site"))
+os.environ["KERAS_BACKEND"] = "jax"  # the reference imports Keras where it is installed
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "site"))
+
+
+def _version_of_the_source() -> str:
+    found = hashlib.sha256()
+    for folder in ("distlab", "dashboard"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
 
 project = "distlab"
 release = distlab.__version__
 root_doc = "index"
-exclude_patterns = ["pictures"]
+exclude_patterns = ["pictures", "site"]
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "myst_parser",
+    "sphinx_design",
+    "myst_nb",
     "command_help",
+    "demo_page",
     "docstrings",
     "links",
+    "tutorials",
 ]
 
 # Pages are Markdown, and a link may name any heading.
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+
+# Notebooks and cells of pages run once for each version of their code and of distlab's; an error
+# ends the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(ROOT / "build" / "notebooks" / _version_of_the_source())
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 240
+nb_merge_streams = True
+# A view's picture: what it shows where no kernel is.
+nb_mime_priority_overrides = [
+    ("html", kind, None)
+    for kind in ("application/vnd.jupyter.widget-view+json", "application/javascript")
+]
 
 # The reference is made from the docstrings; links.py links what they put in backticks.
 default_role = "py:obj"
@@ -42,7 +75,10 @@ html_theme = "furo"
 pygments_dark_style = "github-dark"
 html_title = f"distlab {release}"
 html_favicon = "../distlab/_cli/icon.svg"
-html_static_path = ["site/static"]
+html_static_path = [
+    "site/static",
+    str(Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"),
+]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False

@@ -1,11 +1,14 @@
-"""The site's navigation has every page, its reference every public name; links lead somewhere."""
+"""The site has every page and public name, its links lead somewhere, and its programs run."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 import distlab
+from distlab import charts, widgets
 from tests import public
 
 ROOT = Path(__file__).parent.parent
@@ -13,6 +16,7 @@ DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
 REFERENCE = "".join(text for page, text in PAGES.items() if page.startswith("reference/"))
 SHOWN = set(re.findall(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)", REFERENCE, re.MULTILINE))
+CELL = re.compile(r"```\{code-cell\}\n(?::[^\n]*\n)*(.*?)```", re.DOTALL)
 LINKED = [
     *(DOCS / page for page in sorted(PAGES)),
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
@@ -25,7 +29,28 @@ def test_the_navigation_has_every_page_once() -> None:
     pages = [re.sub(r".*<(.+)>", r"\1", line) for line in lines]
     assert pages[0] == "self"
     pages[0] = "index"
-    assert sorted(pages) == sorted(page.removesuffix(".md") for page in PAGES)
+    notebooks = [f"tutorials/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert sorted(pages) == sorted([page.removesuffix(".md") for page in PAGES] + notebooks)
+    assert [name for name in notebooks if Path(name).name not in PAGES["tutorials.md"]] == []
+
+
+def test_the_gallery_has_every_chart_and_widget() -> None:
+    drawn = {"Chart", "DataPatch", "TrafficRow", "data_patch", "reduction_rows", "say_not_drawn"}
+    wanted = {*charts.__all__, *widgets.__all__} - drawn - {"theme", "units", "Explorer", "View"}
+    text = PAGES["gallery.md"]
+    assert [
+        name for name in sorted(wanted - {"Watch"}) if not re.search(rf"\b{name}\b", text)
+    ] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if CELL.search(PAGES[page])])
+def test_the_cells_of_a_page_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(CELL.findall(PAGES[page]))
+    exec(compile(code, page, "exec"), {"__name__": "__main__"})
 
 
 def test_the_reference_has_every_public_name_and_no_other() -> None:

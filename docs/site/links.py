@@ -1,9 +1,8 @@
-"""Links from code that names something public to the reference, and README.md's own links."""
+"""Links from code that names something public to the reference."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -13,9 +12,6 @@ from sphinx.util.nodes import find_pending_xref_condition, make_refnode
 
 _HOMES = ("distlab", "distlab.data", "distlab.errors", "distlab.events", "distlab.experimental")
 _CODE = re.compile(r"(?:dl|distlab|distlab_dashboard)\.[\w.]+")
-_OUTSIDE = re.compile(
-    r"\[([^\]]+)\]\((?:LICENSE|CONTRIBUTING\.md|notebooks|examples[^)]*|\.\./binder)\)"
-)
 
 
 class PublicNames(SphinxPostTransform):
@@ -52,13 +48,7 @@ class PublicNames(SphinxPostTransform):
                 return
 
 
-def _fit(*event: Any) -> None:
-    content = event[3]
-    content[0] = _OUTSIDE.sub(r"\1", content[0]).replace("(CHANGELOG.md)", "(docs/changelog.md)")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the handlers."""
-    app.connect("include-read", _fit)
+    """Adds the links."""
     app.add_post_transform(PublicNames)
     return {"parallel_read_safe": True}
