@@ -27,6 +27,21 @@ def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
     return _results("rows of all", _gathered(mesh), several)
 
 
+def whole_of(array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
+    """Returns a divided array as a copy on each device."""
+    in_flight.require_sound()
+    with in_flight.dispatching:
+        dispatch_order.note("parts of all", [f"{array.dtype}{list(array.shape)}"])
+        whole = _copied(mesh)(array)
+        in_flight.admit(whole)
+    return whole
+
+
+@functools.cache
+def _copied(mesh: ReplicaMesh) -> Callable[[jax.Array], jax.Array]:
+    return jax.jit(lambda array: array, out_shardings=mesh.whole)
+
+
 def _results(
     what: str, program: Callable[[list[jax.Array]], list[jax.Array]], several: list[jax.Array]
 ) -> list[jax.Array]:

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
+from distlab.devices.combining import whole_of
 from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.devices.pieces import first_piece, held, pieces
+from distlab.devices.pieces import first_piece, held, moved, pieces
 
 LayoutName: TypeAlias = Literal["replicated", "per_replica", "single", "divided"]
 """Equal copies, one on each device; a separate value on each device; one copy on one device;
@@ -32,18 +33,38 @@ class NewVariable(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Division of an array into the replicas' blocks, for a program; of rows, a block has one."""
+    """Division of an array into the replicas' blocks, for a program; of rows, a block has one.
+
+    Blocks along an `axis` are parts of one value, which each replica reads whole.
+    """
 
     spec: PartitionSpec
     of_rows: bool = False
+    axis: int | None = None
 
     def local(self, block: Any) -> Any:
         """Returns the value that a replica reads from its block."""
+        if self.axis is not None:
+            return joined(block, self.axis)
         return block[0] if self.of_rows else block
 
     def block(self, local: Any) -> Any:
         """Returns the block that stores a replica's value."""
+        if self.axis is not None:
+            return own_part(local, self.axis)
         return jnp.expand_dims(local, 0) if self.of_rows else local  # constants have no index
+
+
+def joined(part: Any, axis: int) -> Any:
+    """Returns a value from its parts, of which each replica has one, in a program."""
+    return jax.lax.all_gather(part, AXIS, axis=axis, tiled=True)
+
+
+def own_part(value: Any, axis: int) -> Any:
+    """Returns a replica's part of a value along an axis, in a program."""
+    size = value.shape[axis] // jax.lax.axis_size(AXIS)
+    start = jax.lax.axis_index(AXIS) * size
+    return jax.lax.dynamic_slice_in_dim(value, start, size, axis)
 
 
 ROWS: Final = Partition(PartitionSpec(AXIS), of_rows=True)
@@ -82,6 +103,11 @@ class Layout(ABC):
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first copy in this process."""
 
+    def copy(self, array: jax.Array, replica: int) -> jax.Array:
+        """Returns a replica's copy, where it has none in this process the first."""
+        copies = self.copies(array)
+        return copies[replica] if replica in copies else self.first(array)
+
     @abstractmethod
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
         """Returns the array with one copy replaced."""
@@ -97,6 +123,19 @@ class Layout(ABC):
     @abstractmethod
     def is_over(self, mesh: ReplicaMesh) -> bool:
         """Returns whether a program over `mesh` takes and returns the array itself."""
+
+    @property
+    @abstractmethod
+    def replicas(self) -> tuple[int, ...]:
+        """The replicas in this process that have a copy."""
+
+    def pinned(self, array: jax.Array) -> jax.Array:
+        """Returns an array that was computed from one of this layout, where it belongs."""
+        return array
+
+    @abstractmethod
+    def beside(self, value: jax.Array) -> jax.Array:
+        """Returns a value of another shape where it can be combined with an array."""
 
     def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of what each device holds of a value."""
@@ -129,12 +168,27 @@ class _OnMesh(Layout):
         """Returns whether that is the layout's own mesh."""
         return mesh is self._mesh
 
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The replicas of this process."""
+        return self._mesh.local_replicas
+
+    def beside(self, value: jax.Array) -> jax.Array:
+        """Copies a value to every device."""
+        return self._mesh.put_whole(value)
+
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
         """Replaces one replica's value, after which the replicas' may differ."""
-        own = jax.device_put(self.partition.block(value), self._of(replica))
+        own = jax.device_put(self._block(value, replica), self._of(replica))
         parts = held(array)
         parts[self._place(replica)] = held(own)
         return jax.make_array_from_single_device_arrays(array.shape, array.sharding, parts)
+
+    def _block(self, value: jax.Array, replica: int) -> jax.Array:
+        """Returns what stores the value of a replica."""
+        del replica
+        block: jax.Array = self.partition.block(value)
+        return block
 
     def _of(self, replica: int) -> NamedSharding:
         """Returns the sharding of an array that has one replica's value alone."""
@@ -199,6 +253,55 @@ class OnModelAxis(_OnMesh):
 
 
 @final
+class Divided(_OnMesh):
+    """One value in equal parts along an axis, one for each replica."""
+
+    name: LayoutName = "divided"
+
+    def __init__(self, mesh: ReplicaMesh, axis: int) -> None:
+        self.spec = PartitionSpec(*[None] * axis, AXIS)
+        self.partition = Partition(self.spec, axis=axis)
+        super().__init__(mesh, self.spec)
+        self._axis = axis
+
+    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of each replica's part."""
+        return self.sharding.shard_shape(shape)
+
+    def place(self, value: jax.Array) -> jax.Array:
+        """Divides the value over the replicas; of several processes, each places its own parts."""
+        if not self._mesh.shared or not value.is_fully_addressable:
+            return jax.device_put(value, self.sharding)
+        return jax.make_array_from_callback(value.shape, self.sharding, value.__getitem__)
+
+    def pinned(self, array: jax.Array) -> jax.Array:
+        """Returns the array in parts, wherever XLA left it."""
+        return jax.device_put(array, self.sharding)
+
+    def copies(self, array: jax.Array) -> dict[int, jax.Array]:
+        """Returns the whole value on each replica's device."""
+        return {replica: self.copy(array, replica) for replica in self.replicas}
+
+    def copy(self, array: jax.Array, replica: int) -> jax.Array:
+        """Returns the whole value on a replica's device."""
+        if self._mesh.shared:
+            return uncommitted(dict(pieces(whole_of(array, self._mesh)))[replica])
+        return uncommitted(moved(array, self._mesh.devices[replica]))
+
+    def first(self, array: jax.Array) -> jax.Array:
+        """Returns the value in its parts: it may not fit on one device."""
+        mesh = self._mesh.of_parts
+        spec = PartitionSpec(*[None] * self._axis, mesh.axis_names[0])
+        sharding = NamedSharding(mesh, spec)
+        return jax.make_array_from_single_device_arrays(array.shape, sharding, held(array))
+
+    def _block(self, value: jax.Array, replica: int) -> jax.Array:
+        """Returns a replica's part of its value."""
+        size = value.shape[self._axis] // self._mesh.replicas
+        return jax.lax.slice_in_dim(value, replica * size, (replica + 1) * size, axis=self._axis)
+
+
+@final
 class OnePerReplica(_OnMesh):
     """A separate value for each replica: row `i` of the array is replica `i`'s."""
 
@@ -233,6 +336,15 @@ class OnOneDevice(Layout):
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to the device."""
         return value if self._home is None else jax.device_put(value, self._home)
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Replica 0, for all."""
+        return (0,)
+
+    def beside(self, value: jax.Array) -> jax.Array:
+        """Copies the value to the device."""
+        return self.place(value)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns the copy as that of replica 0."""

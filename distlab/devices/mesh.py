@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, final
 
 import jax
@@ -18,6 +18,9 @@ AXIS: Final = "replica"
 
 MODEL: Final = "model"
 """Name of the axis of a replica's devices, where it has several; XLA divides work along it."""
+
+PART: Final = "part"
+"""Name of the axis of parts of one value outside of programs: those of `AXIS` are replicas'."""
 
 SAME_ON_ALL: Final = "distlab_same_on_all"
 """Name of a traced function whose results are the same on all replicas, whatever it computes."""
@@ -53,6 +56,11 @@ class ReplicaMesh:
         """Returns the mesh of some replicas' devices."""
         devices = self._devices[list(replicas)]
         return Mesh(devices.ravel(), (AXIS,)) if self.model == 1 else Mesh(devices, (AXIS, MODEL))
+
+    @cached_property
+    def of_parts(self) -> Mesh:
+        """The same mesh for the parts of one value, read outside of programs."""
+        return Mesh(self.mesh.devices, (PART, *self.mesh.axis_names[1:]))
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
         """Returns a context in which JAX traces what one replica computes, as in `shard_map`."""

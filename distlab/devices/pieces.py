@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding
 
 from distlab.devices import jax_internals
 from distlab.devices.jax_internals import ConcreteArray
-from distlab.devices.mesh import devices_each, local_positions
+from distlab.devices.mesh import PART, devices_each, local_positions
 
 
 def pieces(array: Any) -> list[tuple[int, Any]]:
@@ -41,8 +41,18 @@ def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
 
 
 def is_divided(value: Any) -> bool:
-    """Returns whether a value is a concrete array with different parts on different devices."""
+    """Returns whether a value is a concrete array with different parts on different devices.
+
+    The value of a divided variable is not: it is one value, which replicas receive whole.
+    """
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return False
     sharding = value.sharding
-    return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+    several = len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+    return several and not is_of_parts(value)
+
+
+def is_of_parts(array: jax.Array) -> bool:
+    """Returns whether an array is the value of a divided variable, or computed from it."""
+    sharding = array.sharding
+    return isinstance(sharding, NamedSharding) and sharding.mesh.axis_names[:1] == (PART,)

@@ -18,7 +18,14 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
 from distlab.devices import in_flight
-from distlab.devices.layouts import Layout, NewVariable, OnePerReplica, OnModelAxis, Replicated
+from distlab.devices.layouts import (
+    Divided,
+    Layout,
+    NewVariable,
+    OnePerReplica,
+    OnModelAxis,
+    Replicated,
+)
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.requirements import require_not_staged
 from distlab.errors import ContextError
@@ -33,6 +40,7 @@ from distlab.step.functions.holders import is_equinox_module, require_no_state_h
 from distlab.step.functions.identity import is_static
 from distlab.step.programs.place import Place
 from distlab.step.programs.results import own_arrays, regroup
+from distlab.strategies.divided import DividedVariables
 from distlab.strategies.extended import StrategyExtended
 from distlab.strategies.model_axis import ModelLayouts
 from distlab.uncopied import Uncopied
@@ -97,6 +105,7 @@ class Strategy(Uncopied, ABC):
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
         self.layouts = ModelLayouts({})
+        self.divided = DividedVariables(shard_variables=False)
         self._place = place
 
     @property
@@ -138,7 +147,10 @@ class Strategy(Uncopied, ABC):
         if per_replica:
             return OnePerReplica(self.mesh)
         spec = PartitionSpec() if of is None else self.layouts.spec(of, self.mesh.model)
-        return OnModelAxis(self.mesh, spec) if spec else Replicated(self.mesh)
+        if spec:
+            return OnModelAxis(self.mesh, spec)
+        axis = None if of is None else self.divided.axis(of, self.mesh.replicas)
+        return Replicated(self.mesh) if axis is None else Divided(self.mesh, axis)
 
     @property
     def num_replicas_in_sync(self) -> int:

@@ -10,6 +10,7 @@ from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
 from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.divided import DividedVariables
 from distlab.strategies.model_axis import ModelLayouts
 
 
@@ -24,6 +25,13 @@ class MirroredStrategy(Strategy):
     function, arrays are whole, and XLA divides the work over the replica's devices as variables
     with a layout ask for (and `jax.lax.with_sharding_constraint(x, P(None, "model"))`).
 
+    With `shard_variables`, variables are divided over the replicas along an axis, states of
+    optimizers among them, and the step's code does not change: a step gathers what it reads, the
+    all-reduce of gradients is a reduce-scatter where parts are enough, and updates are computed on
+    parts. Such a variable has one value, so a step in which replicas assign different ones is
+    refused. Outside of a step `Variable.value()` is an array in parts. Whole stay small variables,
+    those without an axis that the replicas divide evenly, and ON_READ ones.
+
     Args:
       devices: Names such as `"CPU:0"` or `jax.Device` objects; by default all
         devices of JAX's default platform.
@@ -33,12 +41,16 @@ class MirroredStrategy(Strategy):
       layouts: Layouts of variables by patterns of their names (regular expressions that `re.search`
         finds), or Keras' `LayoutMap`. A layout has `"model"` for the dimension that the replica's
         devices divide, and None for the others; variables without one lie whole on each device.
+      shard_variables: True divides variables of at least 4 KiB over the replicas; a number those
+        of at least so many bytes. Layouts come first.
 
     Raises:
+      ArgumentValueError: `shard_variables` is neither a bool nor a positive number.
       DeviceError: A device does not exist or is named twice, or `model_axis` does not divide
         their number.
 
     Example:
+      >>> import numpy as np
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
       >>> with strategy.scope():
@@ -50,6 +62,10 @@ class MirroredStrategy(Strategy):
       ...     kernel = dl.Variable(np.ones((4, 6)), name="dense/kernel")
       >>> strategy.num_replicas_in_sync, kernel
       (4, <Variable dense/kernel: float32[4, 6], divided>)
+      >>> with dl.MirroredStrategy(shard_variables=True).scope():
+      ...     table = dl.Variable(np.ones((1024, 16), np.float32))
+      >>> [part.data.shape for part in table.value().addressable_shards][:2]
+      [(128, 16), (128, 16)]
     """
 
     reads_per_replica: ClassVar[bool] = True
@@ -61,7 +77,11 @@ class MirroredStrategy(Strategy):
         *,
         model_axis: int = 1,
         layouts: Mapping[str, Any] | None = None,
+        shard_variables: bool | int = False,
     ) -> None:
+        divided = DividedVariables(shard_variables)
         chosen = selection.available() if devices is None else devices
-        super().__init__(Place.on(chosen, self.kind, model_axis), cross_device_ops)
+        place = Place.on(chosen, self.kind, model_axis, divides=divided.least is not None)
+        super().__init__(place, cross_device_ops)
+        self.divided = divided
         self.layouts = ModelLayouts(layouts or {})

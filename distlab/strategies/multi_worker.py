@@ -21,6 +21,7 @@ from distlab.errors import (
 from distlab.processes import joining
 from distlab.step.programs.place import Place
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.divided import DividedVariables
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
@@ -47,6 +48,8 @@ class MultiWorkerMirroredStrategy(Strategy):
       devices_per_worker: The number of CPU devices of each worker; by default that of the
         environment variable `DISTLAB_DEVICES_PER_WORKER`, then, in a cluster of several workers,
         the number that `use_cpu_devices` or JAX's settings ask for, then 1.
+      shard_variables: Whether variables are divided over the replicas of all workers, as in
+        `MirroredStrategy`: True, or the least number of bytes of one that is.
 
     Raises:
       ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
@@ -54,6 +57,7 @@ class MultiWorkerMirroredStrategy(Strategy):
       ClusterError: Another worker does not start in time, or does not fit.
       BackendStartedError: JAX has started its devices before the workers could be joined.
       DeviceError: `devices_per_worker` is not a number of CPU devices.
+      ArgumentValueError: `shard_variables` is neither a bool nor a positive number.
 
     Example:
       >>> import distlab as dl
@@ -70,7 +74,9 @@ class MultiWorkerMirroredStrategy(Strategy):
         communication_options: CommunicationOptions | None = None,
         *,
         devices_per_worker: int | None = None,
+        shard_variables: bool | int = False,
     ) -> None:
+        divided = DividedVariables(shard_variables)
         resolver = TFConfigClusterResolver() if cluster_resolver is None else cluster_resolver
         if not isinstance(resolver, ClusterResolver):
             raise ArgumentTypeError(
@@ -84,7 +90,8 @@ class MultiWorkerMirroredStrategy(Strategy):
             devices = _devices_of_one_worker(asked)
         else:
             devices = _joined_devices(tasks, asked, communication_options or CommunicationOptions())
-        super().__init__(Place.on(devices, self.kind))
+        super().__init__(Place.on(devices, self.kind, divides=divided.least is not None))
+        self.divided = divided
 
     @property
     def cluster_resolver(self) -> Any:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from distlab.devices import jax_internals, selection
-from distlab.devices.pieces import pieces
+from distlab.devices.pieces import held, pieces
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 from distlab.text.units import counted
@@ -26,6 +26,7 @@ _LAYOUTS: Final = {
     "replicated": "the same on each device",
     "per_replica": "each replica has its own",
     "single": "on one device",
+    "divided": "divided over devices",
 }
 
 
@@ -82,15 +83,17 @@ def mirrored_html(value: Any) -> str:
 
 
 def variable_html(variable: Any) -> str:
-    """Returns a table of the copies of a variable: their devices and first numbers."""
+    """Returns a table of the copies of a variable, or parts: their devices and first numbers."""
+    storage = variable.storage
+    divided = bool(storage.layout.spec)
     try:
-        copies = variable.storage.copies()
+        copies = dict(enumerate(held(storage.alive()))) if divided else storage.copies()
     except RuntimeError:
         return card(f"Variable {variable.name}", "deleted", (), ())
     return card(
         f"Variable {variable.name}",
-        f"{variable.dtype}{list(variable.shape)}, {_LAYOUTS[variable.storage.layout.name]}",
-        ("copy", "device", "size", "first numbers"),
+        f"{variable.dtype}{list(variable.shape)}, {_LAYOUTS[storage.layout.name]}",
+        ("part" if divided else "copy", "device", "size", "first numbers"),
         _copy_rows(copies),
     )
 

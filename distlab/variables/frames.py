@@ -312,10 +312,8 @@ class EagerFrame(Frame):
         """Returns a copy, moved to the replica's device if it is elsewhere."""
         self.note_kept()
         with jax_internals.outside_of_traces():
-            copies = variable.storage.copies()
+            copy = variable.storage.copy(self._replica if number is None else number)
             server_traffic.note_read(variable.storage)
-            number = self._replica if number is None else number
-            copy = copies[number] if number in copies else variable.storage.first()
             return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
 
     def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:

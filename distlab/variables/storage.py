@@ -77,7 +77,7 @@ class Storage:
         with giving:
             self._settle()
             self._own = False
-            self._array = array
+            self._array = self.layout.pinned(array)
 
     @property
     def nbytes(self) -> int:
@@ -116,7 +116,13 @@ class Storage:
             self._settle()
             self._require_alive()
             self._first_read = True
+            if self.layout.partition.axis is not None:
+                self._own = False  # what is read has all parts
             return self.layout.first(self._array)
+
+    def copy(self, replica: int) -> jax.Array:
+        """Returns a replica's copy, where it has none in this process the first."""
+        return self.layout.copy(self.alive(), replica)
 
     def device_names(self) -> list[str]:
         """Returns the devices in this process that hold the value, or a part of it."""

@@ -258,7 +258,7 @@ class Variable(VariableVerbs, Uncopied):
     @functools.cached_property
     def values(self) -> tuple[VariableCopy, ...]:
         """The copies in replica order, each of which can be read and assigned."""
-        return tuple(VariableCopy(self, replica) for replica in self.storage.copies())
+        return tuple(VariableCopy(self, replica) for replica in self.storage.layout.replicas)
 
     # ---- assigning
 
@@ -358,7 +358,7 @@ class Variable(VariableVerbs, Uncopied):
                 return self
             rows = self._rows(kind, slices)
             self._require_no_trace(rows[0], verb)
-            values, indices = (self.storage.layout.place(part) for part in rows)
+            values, indices = (self.storage.layout.beside(part) for part in rows)
             if isinstance(self.storage, RemoteStorage):
                 self.storage.update(Operation(verb, (indices, values)))
                 return self

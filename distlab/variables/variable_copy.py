@@ -57,7 +57,7 @@ class VariableCopy(VariableVerbs):
         if frame is not None:
             return frame.get_copy(self.variable, self.number)
         require_not_staged(f"A read of {self!r}")
-        return self.variable.storage.copies()[self.number or 0]
+        return self.variable.storage.copy(self.number or 0)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this copy for NumPy functions; waits for its value."""

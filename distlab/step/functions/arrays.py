@@ -12,7 +12,7 @@ import jax
 from jax.sharding import AbstractMesh, Mesh
 
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
-from distlab.devices.pieces import first_piece, is_divided
+from distlab.devices.pieces import first_piece, is_divided, is_of_parts, moved
 from distlab.errors import ShardingError
 from distlab.text.shown import shown, shown_text
 
@@ -52,6 +52,8 @@ def _noted_mesh(constant: Any) -> AbstractMesh:
 def constant(array: Any) -> Any:
     """Returns a program's constant without the devices on which it lies as equal copies."""
     several = type(array) is ConcreteArray and len(array.sharding.device_set) > 1
+    if several and is_of_parts(array):
+        return uncommitted(moved(array, array.sharding.mesh.devices.flat[0]))
     if several and not is_divided(array):
         return uncommitted(first_piece(array))
     return array

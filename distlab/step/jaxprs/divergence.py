@@ -45,6 +45,12 @@ def analysed(
     return _Analysis(trusted, observe).of_jaxpr(closed.jaxpr, inputs)
 
 
+def is_alike(operation: Any, operands: Sequence[bool]) -> bool:
+    """Returns whether one operation's results are the same on all replicas, as its operands are."""
+    causes = [0 if alike else OWN for alike in operands]
+    return not any(_Analysis(trusted=OWN, observe=None).of_equation(operation, causes))
+
+
 def require_reached(operation: Any, inputs: Sequence[Causes]) -> None:
     """Checks that all replicas reach the collectives inside of one operation."""
     _Analysis(trusted=0, observe=None).of_inner_jaxprs(operation, list(inputs))
@@ -69,7 +75,7 @@ class _Analysis:
             operands = [causes(atom) for atom in equation.invars]
             if self._observe is not None:
                 self._observe(equation, operands)
-            known.update(zip(equation.outvars, self._of_equation(equation, operands), strict=True))
+            known.update(zip(equation.outvars, self.of_equation(equation, operands), strict=True))
         return [causes(atom) for atom in jaxpr.outvars]
 
     def of_inner_jaxprs(self, equation: Any, operands: list[Causes]) -> list[Causes] | None:
@@ -86,7 +92,8 @@ class _Analysis:
         called = operations.called(equation)
         return None if called is None else self.of_jaxpr(called.jaxpr, operands)
 
-    def _of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
+    def of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
+        """Returns why each output of an operation may differ."""
         if operations.is_replica_id(equation):
             return [OWN]
         if operations.is_collective(equation):

@@ -6,11 +6,13 @@ collective can stay inside a function that only one of the programs calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import jax
 from jax.extend import core
+from jax.extend.source_info_util import current_name_stack, user_context
 
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError
@@ -29,6 +31,14 @@ def flattened(closed: core.ClosedJaxpr, replicas: int) -> core.ClosedJaxpr:
         return _evaluate(operations.Inner(closed.jaxpr, tuple(closed.consts)), inputs)
 
     return jax.make_jaxpr(flat, axis_env=[(AXIS, replicas)])(*shapes)
+
+
+@contextmanager
+def located(equation: Any, names: Any) -> Iterator[None]:
+    """Traces operations as an equation's: with its line in the user's program, and its names."""
+    names = current_name_stack() + names
+    with user_context(equation.source_info.traceback, name_stack=names), equation.ctx.manager:
+        yield
 
 
 def bind(equation: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -140,6 +140,11 @@ def called(equation: Any) -> Inner | None:
     return None if parameter is None else _inner(equation.params[parameter])
 
 
+def is_recomputed(equation: Any) -> bool:
+    """Returns whether an equation calls a function that is computed again for its gradient."""
+    return name(equation) in {"checkpoint", "remat", "remat2"}
+
+
 def has_derivative_rule(equation: Any) -> bool:
     """Returns whether an equation calls a function with a derivative of its own."""
     return name(equation).startswith("custom_")

@@ -1,5 +1,8 @@
 """Proofs that replicas hold the same: results declared `Mirrored`, and variables.
 
+What is assigned to a variable that is divided over the replicas is declared by that: each replica
+keeps a part of it.
+
 A replica function declares a result by returning it as `Mirrored`. That is proved from the
 function's trace, so it costs nothing when the step runs: the result comes of all-reduces and
 of what all replicas receive alike. When replicas have different shapes, all of them must also
@@ -8,6 +11,7 @@ compute it in the same way.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, final
 
@@ -61,13 +65,19 @@ class Agreement:
         causes = list(map(divergence.union, columns))
         first = traces[0]
         if len(traces) > 1:
-            known = same_outputs(groups) if any(first.declared) else [False] * len(causes)
+            asked = any(first.declared) or any(map(is_divided, first.written))
+            known = same_outputs(groups) if asked else [False] * len(causes)
             causes = [why if same else why | OWN for why, same in zip(causes, known, strict=True)]
         results, written = causes[: first.computed], causes[first.computed :]
         self._declared = [
-            (declared, why)
+            (declared.refusal, why)
             for declared, why in zip(first.declared, results, strict=True)
             if declared is not None
+        ]
+        self._declared += [
+            (functools.partial(_refused_parts, variable.name), why)
+            for variable, why in zip(first.written, written, strict=True)
+            if is_divided(variable)
         ]
         self._written = [
             (variable.storage, why)
@@ -88,12 +98,12 @@ class Agreement:
         self.looked_at = storage.changes.last
 
     def _require_declared(self) -> None:
-        for declared, why in self._declared:
+        for refusal, why in self._declared:
             found = list(self._named(why & ~self._trusted))
             found += [v.name for v in self._relied_on(why) if not v.storage.agrees()]
             if found:
                 raise StructureError(
-                    declared.refusal(
+                    refusal(
                         f"in {self._function} it may differ between them: it depends on "
                         f"{_listed(found)} without an all-reduce between"
                     )
@@ -108,15 +118,34 @@ class Agreement:
             yield "what each replica does by itself (its number, its shapes, its Python)"
 
 
+def _refused_parts(name: str, why: str) -> str:
+    return (
+        f"{name} is divided over the replicas, so all must assign it the same value, but {why}. "
+        "Pass it, or the gradients that it is computed from, to "
+        "distlab.get_replica_context().all_reduce first, or give the variable an aggregation."
+    )
+
+
 def has_equal_copies(variable: Variable) -> bool:
     """Returns whether the copies of a variable should be equal."""
     layout = variable.storage.layout
     return layout.partition is WHOLE and not layout.one_copy
 
 
+def is_divided(variable: Variable) -> bool:
+    """Returns whether each replica has a part of a variable's value."""
+    return variable.storage.layout.partition.axis is not None
+
+
+def is_same_on_all(variable: Variable) -> bool:
+    """Returns whether all replicas should read the same value of a variable."""
+    layout = variable.storage.layout
+    return layout.one_copy or has_equal_copies(variable) or is_divided(variable)
+
+
 def _may_differ(one: Variable | Leaf) -> bool:
     if isinstance(one, Variable):
-        return not one.storage.layout.one_copy
+        return not one.storage.layout.one_copy and not is_divided(one)
     return one.partition is not WHOLE
 
 

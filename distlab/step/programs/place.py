@@ -35,7 +35,14 @@ class Place:
         self._find_mesh = find_mesh
 
     @classmethod
-    def on(cls, devices: Iterable[DeviceLike], name: str, model_axis: int = 1) -> Place:
+    def on(
+        cls,
+        devices: Iterable[DeviceLike],
+        name: str,
+        model_axis: int = 1,
+        *,
+        divides: bool = False,
+    ) -> Place:
         """Makes a place on these devices, and emits an event that describes it."""
         found = selection.find(devices)
         if not is_positive_count(model_axis) or len(found) % model_axis:
@@ -56,7 +63,7 @@ class Place:
                     devices=[selection.name(device) for device in found],
                     processes=processes if len(set(processes)) > 1 else [],
                     source=calling_line(),
-                    axes=dict(mesh.mesh.shape) if mesh.model > 1 else {},
+                    axes=dict(mesh.mesh.shape) if mesh.model > 1 or divides else {},
                 )
             )
         return place

@@ -20,7 +20,8 @@ from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
 from distlab.step.functions.arrays import constant, require_usable, whole_on
 from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.flat import flattened
-from distlab.step.programs.agreement import Agreement
+from distlab.step.programs.agreement import Agreement, is_same_on_all
+from distlab.step.programs.divided import Input, evaluate
 from distlab.step.programs.trace import LocalTrace, trace, traced_constants, with_inputs
 from distlab.step.ragged import switch as ragged
 from distlab.step.ragged.parts import Boundary, can_be_parted
@@ -77,7 +78,10 @@ class SpmdFunction:
         # Programs of some replicas alone have not all processes, so one program has all shapes.
         stages = self._stages
         self.parted = stages is not None and not mesh.shared and can_be_parted(stages)
-        self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
+        partitions = map(_partition, (*self.read, *self.written))
+        self._divided = any(partition.axis is not None for partition in partitions)
+        alone = not self.ragged and not self._divided
+        self.waits = not alone or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
@@ -154,6 +158,8 @@ class SpmdFunction:
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's step on its blocks of the global arrays."""
+        if self._divided and self._stages is None:
+            return self._in_parts(values, arrays)
         own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
         own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
@@ -170,6 +176,23 @@ class SpmdFunction:
                 partition.block(out)
                 for partition, out in zip(self._out_partitions(), outputs, strict=True)
             ]
+        except (ValueError, NotImplementedError) as error:
+            require_usable(self._function, self._constants(), error)
+            raise
+
+    def _in_parts(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """Computes one replica's blocks, of divided variables its part alone where it can."""
+        first, inputs = self.traces[0], list[Input | None]()
+        blocks = dict(zip(self.read, values, strict=True))
+        for one in first.read:
+            known = None if one is None else (_partition(one), blocks[one], is_same_on_all(one))
+            inputs.append(None if known is None else Input(*known))
+        for leaf, block in zip(self.leaves, arrays, strict=True):
+            inputs.append(Input(leaf.partition, block, leaf.partition is WHOLE))
+        constants = [constant(one) for one in first.jaxpr.consts]
+        outputs = self._out_partitions()
+        try:
+            return evaluate(first.jaxpr, constants, inputs, outputs, self.replicas)
         except (ValueError, NotImplementedError) as error:
             require_usable(self._function, self._constants(), error)
             raise

@@ -12,7 +12,7 @@ from distlab.devices.layouts import WHOLE
 from distlab.step.arguments.leaves import Leaf
 from distlab.step.jaxprs import divergence
 from distlab.step.jaxprs.divergence import OWN, Causes, cause
-from distlab.step.programs.agreement import has_equal_copies
+from distlab.step.programs.agreement import has_equal_copies, is_same_on_all
 from distlab.step.programs.trace import LocalTrace
 from distlab.variables.variable import Variable
 
@@ -46,7 +46,7 @@ class CausesOf:
             for why, leaf in zip(self.of_leaf, leaves, strict=True)
             if leaf.partition is WHOLE and not is_key(leaf)
         )
-        mirrored = (why for v, why in of_variable.items() if has_equal_copies(v))
+        mirrored = (why for v, why in of_variable.items() if is_same_on_all(v))
         keys = (
             why
             for why, leaf in zip(self.of_leaf, leaves, strict=True)

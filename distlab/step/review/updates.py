@@ -20,7 +20,7 @@ from distlab.events import Doubt
 from distlab.step.arguments.names import parent
 from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.divergence import Causes, union
-from distlab.step.programs.agreement import has_equal_copies
+from distlab.step.programs.agreement import is_same_on_all
 from distlab.step.review.causes import (
     CausesOf,
     Kind,
@@ -131,9 +131,9 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
         return
     if any(operations.is_replica_id(equation) for equation in seen):
         return
-    assigned = any(
-        has_equal_copies(v) and is_inexact(v.dtype) for v in causes.local.written
-    ) or bool(matched(causes))
+    assigned = any(is_same_on_all(v) and is_inexact(v.dtype) for v in causes.local.written) or bool(
+        matched(causes)
+    )
     whole, passed_on = causes.whole & _examples(causes), _passed_on(causes)
     for equation in seen:
         why = union(causes.of_operands.get(id(equation), ()))
