@@ -55,6 +55,7 @@ from distlab.observing.observed import observe
 from distlab.placement import placed
 from distlab.programs.report import program
 from distlab.recording import Run, record
+from distlab.simulation.simulate import simulate
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import experimental_set_strategy, get_strategy
@@ -151,6 +152,7 @@ __all__ = [
     "run_functions_eagerly",
     "scan",
     "shard_batches",
+    "simulate",
     "tpu",
     "train",
     "use_cpu_devices",

@@ -106,6 +106,10 @@ class RecordError(DistlabError, OSError):
     """A run folder can't be written."""
 
 
+class SimulationError(DistlabError, RuntimeError):
+    """The process of `simulate` took too long or too much memory, or ended without a result."""
+
+
 class CaptureError(DistlabError, RuntimeError):
     """A profile of the devices can't be taken now, or can't be read."""
 

@@ -54,7 +54,7 @@ def line_of(frame: FrameType | None) -> str:
 
 def line_text(filename: str, line: int) -> str:
     """Returns a line as text: `"train.py:34"`, in a notebook `"cell 13, line 4"`."""
-    cell = _cell_of(filename)
+    cell = cell_of(filename)
     return f"{_name(filename)}:{line}" if cell is None else f"{cell}, line {line}"
 
 
@@ -63,8 +63,14 @@ def _name(filename: str) -> str:
     return Path(filename).name
 
 
-def _cell_of(filename: str) -> str | None:
+cells: Final[dict[str, str]] = {}
+"""Cells of another process's notebook by the files that stand for them."""
+
+
+def cell_of(filename: str) -> str | None:
     """Returns the notebook's cell that a file stands for, by the number of its last run."""
+    if filename in cells:
+        return cells[filename]
     if "ipykernel_" not in filename and "<ipython-input" not in filename:
         return None
     known = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

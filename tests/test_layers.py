@@ -57,6 +57,7 @@ page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
 programs: text errors meshes user_code events step advice
+simulation: text errors meshes user_code events step programs
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice
@@ -90,9 +91,10 @@ metrics: integrations.flax integrations.keras
 tpu: devices
 train: integrations.orbax
 public: errors events cluster devices values context variables collectives step observing io data
-  input strategies coordinator control nest nn exported placement advice programs runs recording
-  widgets training integrations.dask integrations.flax integrations.keras integrations.launch
-  integrations.orbax cluster_resolver estimator experimental flax keras loggers metrics tpu train
+  input strategies coordinator control nest nn exported placement advice programs simulation runs
+  recording widgets training integrations.dask integrations.flax integrations.keras
+  integrations.launch integrations.orbax cluster_resolver estimator experimental flax keras
+  loggers metrics tpu train
 demo: public errors data input
 dashboard: text errors events control folds charts advice page runs recording
 cli: text errors cluster launching advice runs integrations.dask public demo dashboard profiling
@@ -114,6 +116,7 @@ ALSO_USES = {
     "profiling": {"pynvml"},
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
+    "simulation": {"cloudpickle"},
     "integrations.dask": {"cloudpickle", "dask", "distributed", "ml_dtypes"},
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},

@@ -88,7 +88,7 @@ class Reader:
             operands=len(arrays),
             participants=participants,
             times_per_step=times,
-            source=_source(self._module, origin),
+            source=source_of(self._module, origin),
             wire_bytes=wire_bytes(kind, size, group),
             group=group,
             values=self._values(computation, one, arrays),
@@ -212,7 +212,7 @@ class Reader:
         if len(arrays) > 1:
             for taken in self._flow.users(Value(computation, one.name)):
                 place = int(taken.attributes.get("index", -1))
-                source = _source(self._module, taken)
+                source = source_of(self._module, taken)
                 if 0 <= place < len(texts) and source:
                     texts[place] += f" from {source}"
         return texts[:_VALUES_KEPT]
@@ -315,7 +315,7 @@ def _bits(dtype: str) -> int:
     return int(match[0]) if match else 0
 
 
-def _source(module: Module, one: Instruction) -> str:
+def source_of(module: Module, one: Instruction) -> str:
     """Returns its origin in the user's program: the operation and the line."""
     metadata = one.metadata
     file, line = metadata.get("source_file", ""), metadata.get("source_line", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple, final
 
@@ -102,7 +102,7 @@ class ProgramReport:
         """
         sent = Counter[str]()
         for one in self.collectives:
-            sent["+".join(one.axes)] += _sent(one)
+            sent["+".join(one.axes)] += sent_bytes(one)
         return dict(sent)
 
     def could_be_divided(self, least_bytes: int = 1 << 20) -> list[Divisible]:
@@ -114,16 +114,7 @@ class ProgramReport:
         Returns:
           The inputs and axes, the most bytes saved first.
         """
-        found = []
-        for one in self.inputs:
-            if one.spec is None or one.bytes_per_device < least_bytes:
-                continue
-            held = one.bytes_per_device
-            found += [
-                Divisible(one.name, axis, held, held - held // self.mesh[axis])
-                for axis in blocks.divisible_along(one.shape, one.spec, self.mesh)
-            ]
-        return sorted(found, key=lambda one: -one.saved_bytes)
+        return divisible(self.inputs, self.mesh, least_bytes)
 
     def advice(self) -> list[Advice]:
         """Returns what the program repeats, gathers or holds more often than it needs to.
@@ -196,7 +187,7 @@ class ProgramReport:
         for one in self.collectives:
             row = _row(one)
             often[row] += one.times_per_step or 1
-            sent[row] += _sent(one)
+            sent[row] += sent_bytes(one)
             if one.times_per_step is None:
                 unknown.add(row)
         return [
@@ -205,7 +196,22 @@ class ProgramReport:
         ]
 
 
-def _sent(one: Collective) -> int:
+def divisible(inputs: Sequence[ArrayPlace], mesh: blocks.Axes, least_bytes: int) -> list[Divisible]:
+    """Returns inputs that lie whole along an axis, though it divides one of their dimensions."""
+    found = []
+    for one in inputs:
+        if one.spec is None or one.bytes_per_device < least_bytes:
+            continue
+        held = one.bytes_per_device
+        found += [
+            Divisible(one.name, axis, held, held - held // mesh[axis])
+            for axis in blocks.divisible_along(one.shape, one.spec, mesh)
+        ]
+    return sorted(found, key=lambda one: -one.saved_bytes)
+
+
+def sent_bytes(one: Collective) -> int:
+    """Returns the bytes that a device sends in one run, once where the times are unknown."""
     return (one.wire_bytes or 0) * (1 if one.times_per_step is None else one.times_per_step)
 
 
@@ -218,12 +224,13 @@ def _row(one: Collective) -> tuple[str, ...]:
         bytes_text(one.wire_bytes or 0),
         f"{axes}{shift}" if axes else f"{one.group} devices",
         "XLA" if one.asked == "xla" else "the program",
-        _purpose(one),
+        purpose_text(one),
         line_in(one.source),
     )
 
 
-def _purpose(one: Collective) -> str:
+def purpose_text(one: Collective) -> str:
+    """Returns what a collective is for, such as `"gradients of w1, w2"`."""
     names = ", ".join(one.names[:_MOST_NAMES])
     more = len(one.names) - _MOST_NAMES
     names += f" and {more} more" if more > 0 else ""
@@ -268,10 +275,15 @@ def program(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ProgramRepo
         return ProgramReport("program", read_program(fn))
     if not callable(fn):
         raise ArgumentTypeError(f"program() needs a function, got {shown(fn)}. Pass a jitted one.")
+    name, lowered, notes = lowered_for(fn, args, kwargs)
+    return ProgramReport(name, read_program(lowered.compile(), notes))
+
+
+def lowered_for(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[str, Any, ProgramNotes]:
+    """Returns a function's name, its lowered program for arguments, and notes for its reader."""
     jitted: Any = fn if hasattr(fn, "lower") else jax.jit(fn)
     traced: Any = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
     jaxpr = getattr(getattr(traced, "jaxpr", None), "jaxpr", None)
     lowered = jitted.lower(*args, **kwargs) if jaxpr is None else traced.lower()
     name = getattr(fn, "__name__", None) or type(fn).__name__
-    notes = ProgramNotes(arguments_of(fn, args, kwargs), lowered=lowered, jaxpr=jaxpr)
-    return ProgramReport(name, read_program(lowered.compile(), notes))
+    return name, lowered, ProgramNotes(arguments_of(fn, args, kwargs), lowered=lowered, jaxpr=jaxpr)

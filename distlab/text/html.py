@@ -23,8 +23,10 @@ def card(
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
     picture: str = "",
+    *,
+    below: str = "",
 ) -> str:
-    """Returns a title, a line of facts, a picture as HTML and a table."""
+    """Returns a title, a line of facts, a picture as HTML, a table, and HTML below it."""
     kept = [list(row) for row in rows]
     left_out = len(kept) - _MOST_ROWS
     head = "".join(
@@ -43,9 +45,9 @@ def card(
         else ""
     )
     return (
-        f'<div style="display:inline-block;max-width:{_WIDE if picture else _NARROW};'
+        f'<div style="display:inline-block;max-width:{_WIDE if picture or below else _NARROW};'
         f"border:{_LINE};border-radius:8px;"
         f'padding:10px 14px;font:13px/1.45 system-ui,sans-serif;overflow-x:auto">'
         f'<div><b>{escape(title)}</b> <span style="{_FAINT}">{escape(facts)}</span></div>'
-        f"{picture}{table}{more}</div>"
+        f"{picture}{table}{more}{below}</div>"
     )

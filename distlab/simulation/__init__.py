@@ -1,0 +1,1 @@
+"""Programs counted for meshes that are not here: memory, collectives and what does not divide."""

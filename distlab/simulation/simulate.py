@@ -1,0 +1,118 @@
+"""`simulate`: counts a program for meshes that this machine does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from distlab.errors import ArgumentTypeError
+from distlab.simulation import extrapolation, process
+from distlab.simulation.asked import Asked, Speed, asked, checked_speeds
+from distlab.simulation.child import Job
+from distlab.simulation.counts import Count
+from distlab.simulation.pickling import pickled
+from distlab.simulation.report import SimulatedMesh, Simulation
+from distlab.text.shown import shown
+
+
+def simulate(
+    make: Callable[..., Any],
+    meshes: Sequence[Any],
+    link_speeds: Mapping[str, Speed] | None = None,
+    *,
+    most_devices: int = 256,
+    timeout_s: float = 300.0,
+) -> Simulation:
+    """Counts what a program would hold and send on meshes that are not here; nothing runs.
+
+    A process of its own compiles the program for as many simulated CPU devices, or for TPUs, with
+    libtpu but without their hardware. Memory of arguments and outputs is exact, and so are bytes of
+    the collectives that the program calls and of sums; the others are marked.
+
+    Args:
+      make: A function of a `jax.sharding.Mesh` that returns `(fn, args)`: a function as
+        `distlab.program` takes it, and a tuple of its arguments. Use `jax.ShapeDtypeStruct` with a
+        sharding on the mesh for arrays. It travels to the process: it must not close over arrays'
+        devices or another mesh.
+      meshes: Axes and sizes, such as `{"data": 64, "model": 4}`, for simulated devices; a TPU
+        topology, such as `"v5e:16x16"`, which takes the axes of the mesh of as many devices in this
+        list, else one axis `data`; or `("v5e:16x16", {"data": 256})`. An `AbstractMesh` has axis
+        types, too; those of the others are `Auto`.
+      link_speeds: Bytes per second from a device along each axis, alone or after a latency in
+        seconds: `{"data": 45e9, "model": (1e-6, 90e9)}`. With it, times of the collectives are
+        modelled: `latency * hops + bytes / speed`, one after the other.
+      most_devices: Devices up to which simulated meshes are compiled directly. Larger ones are
+        extrapolated from smaller ones whose axes are at least 2, if another one is predicted
+        exactly; else they are compiled all the same.
+      timeout_s: Seconds that a process may take.
+
+    Returns:
+      The program on each mesh: printed or displayed, a table.
+
+    Raises:
+      ArgumentTypeError: `make` is no function, does not travel, or does not return `(fn, args)`;
+        or `meshes` is no list.
+      ArgumentValueError: A mesh or a speed is invalid.
+      MissingExtraError: A topology needs libtpu, or `make`, which stands in a notebook or script,
+        cloudpickle.
+      SimulationError: The process took too long or too much memory.
+      Exception: What `make` raised, with a note of the line and the mesh.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, distlab as dl
+      >>> from jax.sharding import NamedSharding, PartitionSpec as P
+      >>> def make(mesh):
+      ...     def shape(*sizes, spec=P()):
+      ...         return jax.ShapeDtypeStruct(sizes, "float32", sharding=NamedSharding(mesh, spec))
+      ...     def step(w, x):
+      ...         return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+      ...     return jax.jit(step), (shape(16, 4), shape(1024, 16, spec=P("data")))
+      >>> found = dl.simulate(make, [{"data": 4}, {"data": 64}])
+      >>> [(one.devices, one.argument_bytes, one.sent()) for one in found]
+      [(4, 16640, {'data': {'all-reduce': 384}}), (64, 1280, {'data': {'all-reduce': 504}})]
+    """
+    if not callable(make):
+        raise ArgumentTypeError(
+            f"simulate() needs a function of a mesh, got {shown(make)}. Write "
+            "def make(mesh): return step, (state, batch)."
+        )
+    wanted, speeds = asked(meshes), checked_speeds(link_speeds)
+    counts = _counts(pickled(make), wanted, most_devices, timeout_s)
+    name = next((count.name for count, _ in counts if count.name), "program")
+    return Simulation(
+        name,
+        [
+            SimulatedMesh(count, one.topology, speeds, small)
+            for one, (count, small) in zip(wanted, counts, strict=True)
+        ],
+    )
+
+
+def _counts(
+    make: bytes, wanted: list[Asked], most_devices: int, timeout_s: float
+) -> list[tuple[Count, list[dict[str, int]]]]:
+    """Returns the count for each mesh, and the meshes from which it was extrapolated."""
+    axes = [one.axes for one in wanted if not one.topology]
+
+    def count(asked: list[Asked]) -> list[Count]:
+        job = Job(make, asked, axes, process.settings())
+        return process.counted(job, timeout_s) if asked else []
+
+    bases = [
+        None if one.topology else extrapolation.basis(one.axes, most_devices) for one in wanted
+    ]
+    small = [
+        [one] if basis is None else [one._replace(axes=axes) for axes in basis.meshes]
+        for one, basis in zip(wanted, bases, strict=True)
+    ]
+    done = iter(count([mesh for group in small for mesh in group]))
+    groups = [[next(done) for _ in group] for group in small]
+    found = [
+        group[0] if basis is None else extrapolation.extrapolated(basis, group)
+        for basis, group in zip(bases, groups, strict=True)
+    ]
+    again = iter(count([one for one, at in zip(wanted, found, strict=True) if at is None]))
+    return [
+        (next(again), []) if at is None else (at, basis.meshes if basis else [])
+        for at, basis in zip(found, bases, strict=True)
+    ]
