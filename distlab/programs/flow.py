@@ -197,13 +197,15 @@ class Flow:
         yield from (n for n, size in enumerate(sizes) if size in allowed)
 
     def before(self, computation: str, one: Instruction, most: int = 24) -> list[Instruction]:
-        """Returns an instruction and those that made its operands, of as many elements each."""
+        """Returns an instruction, those that made its operands, and theirs of as many elements."""
         found, queue = {one.name: one}, deque([(computation, one)])
+        first = one
         while queue and len(found) < most:
             computation, one = queue.popleft()
             for name in one.operands:
                 for outer, made in self._makers(computation, name):
-                    if made.name not in found and {*sizes_of(one)} & {*sizes_of(made)}:
+                    alike = one is first or {*sizes_of(one)} & {*sizes_of(made)}
+                    if made.name not in found and alike:
                         found[made.name] = made
                         queue.append((outer, made))
         return list(found.values())

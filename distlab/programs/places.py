@@ -84,7 +84,8 @@ class Places:
     def state(self, outputs: Sequence[int], *, backward: bool) -> str:
         """Returns the name of the state of which outputs are new values; "" for none.
 
-        Those of a gradient are moments and the parameter: they share the end of their paths.
+        Those of a gradient are moments and the parameter: they share the end of their paths. Of
+        names without paths it is the furthest, since a parameter's value follows from its moments.
         """
         found = [old for n in outputs if (old := self._states.get(n)) is not None]
         if not backward:
@@ -95,7 +96,7 @@ class Places:
         shared = nearest
         for keys in others:
             shared = _shared_end(shared, keys)
-        return _text(_after_numbers(shared) or nearest) or found[0].name
+        return _text(_after_numbers(shared) or nearest) or found[-1].name
 
 
 def _describe(arguments: Sequence[Argument], arrays: Sequence[_Array]) -> bool:

@@ -165,6 +165,18 @@ def test_combined_operands_name_their_own_lines() -> None:
     assert len(lines) == 2
 
 
+def test_a_scattered_gradient_is_one_of_its_parameter() -> None:
+    def step(part: Any, x: Any) -> Any:
+        w = lax.all_gather(part, "replica", tiled=True)
+        gradient = jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)
+        return part - lax.psum_scatter(gradient, "replica", tiled=True)
+
+    [gathered, scattered] = found(step, jnp.zeros((2, WIDTH)), jnp.zeros((3, 2 * REPLICAS)))
+    assert (gathered.kind, gathered.purpose, gathered.names) == ("all-gather", "whole", ["part"])
+    assert (scattered.kind, scattered.purpose) == ("reduce-scatter", "gradients")
+    assert scattered.names == ["part"]
+
+
 def test_costs_and_memory_are_those_of_one_device() -> None:
     size = 64
     contents = read_program(compiled(lambda x: x @ x, jnp.zeros((size, size))))
