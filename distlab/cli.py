@@ -23,11 +23,18 @@ from distlab.text.printable import printable
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-DESCRIPTION = """\
-Distributed training on JAX with the names of tf.distribute, and with a live dashboard.
+DESCRIPTION = "Distributed training on JAX with the names of tf.distribute, made visible."
 
-Start with `distlab demo`: it trains on 8 simulated CPU devices and serves a page that
-shows the training."""
+FIVE = f"""\
+{DESCRIPTION}
+
+  distlab demo                           train on 8 simulated devices, and watch it in a browser
+  with dl.record("runs/first"): ...      in your program: record a training of your own
+  distlab dashboard runs                 look at what was recorded, live or afterwards
+  distlab advise runs/first              what slows it down or is wrong, with remedies
+  distlab export runs/first -o run.html  show it to a colleague
+
+`distlab --help` lists all commands; `distlab doctor` checks the installation."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.reconfigure(errors="backslashreplace")
         code = 0
         if args.run is None:
-            parser.print_help()
+            print(FIVE)
         else:
             code = int(args.run(args))
         print(end="", flush=True)  # a reader that has gone shows here, not when Python ends

@@ -53,6 +53,7 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 240
 nb_merge_streams = True
+nb_ipywidgets_js = {}  # the site loads nothing from a network
 # A view's picture: what it shows where no kernel is.
 nb_mime_priority_overrides = [
     ("html", kind, None)
@@ -80,6 +81,7 @@ html_static_path = [
     str(Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"),
 ]
 html_css_files = ["site.css"]
+html_js_files = ["search.js"]
 html_copy_source = False
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -47,8 +48,8 @@ def ended(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[obj
 
 
 def test_help_lists_the_commands_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = ended(["--help"], capsys)
+    assert code == 0
     assert all(re.search(rf"^ +{name} +\w", printed, re.MULTILINE) for name in COMMANDS)
     for command, options in COMMANDS.items():
         code, printed, _ = ended([command, "--help"], capsys)
@@ -56,6 +57,22 @@ def test_help_lists_the_commands_and_their_options(capsys: pytest.CaptureFixture
         assert [option for option in options.split() if option not in printed] == [], command
     version = f"distlab {doctor.installed_version('distlab')}\n"
     assert ended(["--version"], capsys) == (0, version, "")
+
+
+def test_no_command_prints_the_five_things_one_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line[:2] == "  "]
+    first = ["demo", "dl.record", "dashboard", "advise", "export"]
+    assert [line[1].partition("(")[0] for line in lines] == first
+
+
+def test_help_has_an_example_with_its_output(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (*COMMANDS, "advise"):
+        _, printed, _ = ended([command, "--help"], capsys)
+        (example,) = re.findall(r"^  \$ distlab (.+)\n  .*\S", printed, re.MULTILINE)
+        name, *options = shlex.split(example)
+        assert name == command
+        assert cli._parser().parse_args([name, *options]).run is not None
 
 
 def test_help_starts_neither_jax_nor_panel() -> None:

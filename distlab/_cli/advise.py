@@ -19,7 +19,10 @@ from distlab._cli.options import HelpFormatter, file_path
 
 EPILOG = """\
 example:
-  distlab advise runs/demo-20260101-120000"""
+  $ distlab advise runs/slow
+  1. slow_replica: Replica 5 (CPU:5) has 19.1 times the work of the others in each step: ...
+     Reduce its work, or find what else runs on its device: all others wait for it in every step.
+     ..."""
 
 
 def add_to(commands: Any) -> None:

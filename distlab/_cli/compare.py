@@ -23,7 +23,11 @@ from distlab._cli.options import HelpFormatter, file_path
 
 EPILOG = """\
 example:
-  distlab compare runs/first runs/second runs/third"""
+  $ distlab compare runs/first runs/second
+                       first                second
+  devices              8 simulated devices  3 simulated devices
+  steps                121                  121                  same
+  ..."""
 
 
 def add_to(commands: Any) -> None:

@@ -20,10 +20,10 @@ from distlab.text.paths import is_folder
 from distlab.text.printable import printable
 
 EPILOG = """\
-examples:
-  distlab dashboard runs/demo-20260101-120000 --open
-  distlab dashboard runs
-  DISTLAB_TOKEN=... distlab dashboard runs --address 0.0.0.0"""
+example:
+  $ distlab dashboard runs
+  Dashboard: http://127.0.0.1:5006/
+  Serving runs until Ctrl-C."""
 
 
 def add_to(commands: Any) -> None:

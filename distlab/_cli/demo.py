@@ -25,10 +25,13 @@ how busy the devices are and what is reduced. After training it keeps serving un
 Ctrl-C. The run is recorded to a folder."""
 
 EPILOG = """\
-examples:
-  distlab demo --open
-  distlab demo --replicas 3 --epochs 20
-  distlab demo --no-dashboard --exit-when-done --record runs/first"""
+example:
+  $ distlab demo --steps 20 --record runs/first --exit-when-done
+  Dashboard: http://127.0.0.1:5006/
+  Training on 8 simulated CPU devices: 1,437 images, 64 a batch, 20 steps.
+  step 20/20  45.5 steps/s  loss 1.0635
+  Held-out accuracy: 0.8417 (303 of 360 images)
+  Recorded in runs/first  (open it again: distlab dashboard runs/first)"""
 
 
 def add_to(commands: Any) -> None:

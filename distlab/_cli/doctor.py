@@ -18,8 +18,17 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from distlab._cli.options import HelpFormatter
 from distlab._cli.serving import HOST
 from distlab_dashboard.ports import PORTS, refusal
+
+EPILOG = """\
+example:
+  $ distlab doctor
+  ok    python            3.11.7 (virtual environment: /home/me/distlab/.venv)
+  ok    distlab           0.1.0
+  ...
+  All is well."""
 
 PROBED_DEVICES = 8
 PROBE_SECONDS = 120.0
@@ -182,9 +191,11 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="check this machine: versions, devices, port",
-        description="Checks the requirements of distlab: versions, simulated devices (it starts 8 "
-        "and sums over them), a free port for the dashboard, a folder for runs. "
-        "Exits with code 1 when something is wrong; notes are about optional parts.",
+        description="Checks the requirements of distlab: versions, simulated devices (it starts 8\n"
+        "and sums over them), a free port for the dashboard, a folder for runs. Exits with\n"
+        "code 1 when something is wrong; notes are about optional parts.",
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--gpu",

@@ -24,7 +24,8 @@ EPILOG = "\n".join([
     *(f"  {known.suffix:<10}{known.text}" for known in FORMATS),
     "",
     "example:",
-    "  distlab export runs/demo-20260101-120000 -o trace.json",
+    "  $ distlab export runs/first -o run.html",
+    "  run.html: 2.0 MB",
 ])  # fmt: skip
 
 

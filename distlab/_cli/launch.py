@@ -36,11 +36,11 @@ EPILOG = """\
 exit code: 0 when all workers ended well, else that of the worker which failed first
 (128 and the signal's number where a signal ended it).
 
-examples:
-  distlab launch --workers 2 --devices 4 train.py --epochs 3
-  distlab launch --workers 2 -m package.train
-  distlab launch --workers 4 --max-restarts 3 train.py
-  distlab launch --dashboard runs/first train.py"""
+example:
+  $ distlab launch --workers 2 --devices 2 examples/two_workers.py
+  [worker-0] step 14: loss 1.378, 4 replicas
+  [worker-1] step 14: loss 1.378, 4 replicas
+  ..."""
 
 
 def add_to(commands: Any) -> None:

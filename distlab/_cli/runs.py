@@ -35,7 +35,9 @@ COLUMNS = ("run", "started", "status", "steps", "mean steps/s", "replicas", "siz
 
 EPILOG = """\
 example:
-  distlab runs runs"""
+  $ distlab runs
+  run    started              status    steps  mean steps/s  replicas  size    last metrics
+  first  2026-11-28 10:14:37  finished  121    8.24          8         0.4 MB  loss 0.1313"""
 
 
 def add_to(commands: Any) -> None:

@@ -27,10 +27,9 @@ Who can connect to it can run code here: use it inside of a network that you tru
 TLS in Dask's configuration."""
 
 EPILOG = """\
-examples:
-  TF_CONFIG='{"cluster": {...}, "task": {"type": "ps", "index": 0}}' distlab server
-  distlab server --job worker --index 0 --cluster '{"worker": ["a:2222"], "ps": ["b:2222"]}'
-  distlab server --job worker --index 0 --scheduler tcp://host:8786"""
+example:
+  $ distlab server --job ps --index 0 --cluster '{"worker": ["a:2222"], "ps": ["localhost:2223"]}'
+  ps 0 serves at localhost:2223"""
 
 JOBS = ("worker", "ps")
 
