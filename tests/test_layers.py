@@ -57,7 +57,7 @@ page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
 programs: text errors meshes user_code events step advice
-simulation: text errors meshes user_code events step programs
+simulation: text errors meshes user_code events devices values variables step programs
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice
@@ -116,7 +116,7 @@ ALSO_USES = {
     "profiling": {"pynvml"},
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
-    "simulation": {"cloudpickle"},
+    "simulation": {"cloudpickle", "flatbuffers"},
     "integrations.dask": {"cloudpickle", "dask", "distributed", "ml_dtypes"},
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},

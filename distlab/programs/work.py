@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,12 +37,22 @@ def _weights(jaxpr: Any) -> tuple[float, float]:
             mesh = equation.params["mesh"]
             axes = equation.params.get("newly_manual_axes", mesh.axis_names)
             devices = math.prod(mesh.shape[axis] for axis in axes)
+        elif equation.primitive.name == "call_exported":
+            devices = _mapped_over(equation.params["exported"].mlir_module())
         for one in inner:
             more = _weights(one)
             written, whole = written + more[0], whole + more[1] * devices
         if not inner:
-            written, whole = written + _weight(equation), whole + _weight(equation)
+            written, whole = written + _weight(equation), whole + _weight(equation) * devices
     return written, whole
+
+
+def _mapped_over(exported: str) -> int:
+    """Returns the devices of the axes over which an exported program, a `shard_map`, is mapped."""
+    manual = re.search(r"manual_axes=\{([^}]*)\}", exported)
+    sizes = dict(re.findall(r'"(\w+)"=(\d+)', exported))
+    names = re.findall(r'"(\w+)"', manual[1]) if manual else []
+    return math.prod(int(sizes.get(name, 1)) for name in names)
 
 
 def _weight(equation: Any) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from distlab.errors import ArgumentTypeError
-from distlab.simulation import extrapolation, process
+from distlab.simulation import extrapolation, process, replicas
 from distlab.simulation.asked import Asked, Speed, asked, checked_speeds
 from distlab.simulation.child import Job
 from distlab.simulation.counts import Count
@@ -33,7 +33,8 @@ def simulate(
       make: A function of a `jax.sharding.Mesh` that returns `(fn, args)`: a function as
         `distlab.program` takes it, and a tuple of its arguments. Use `jax.ShapeDtypeStruct` with a
         sharding on the mesh for arrays. It travels to the process: it must not close over arrays'
-        devices or another mesh.
+        devices or another mesh. Or a function that `strategy.run` has run here: it is traced again
+        for the replicas of `{"replica": 64}`, each with arguments of the same shapes as before.
       meshes: Axes and sizes, such as `{"data": 64, "model": 4}`, for simulated devices; a TPU
         topology, such as `"v5e:16x16"`, which takes the axes of the mesh of as many devices in this
         list, else one axis `data`; or `("v5e:16x16", {"data": 256})`. An `AbstractMesh` has axis
@@ -77,7 +78,12 @@ def simulate(
             "def make(mesh): return step, (state, batch)."
         )
     wanted, speeds = asked(meshes), checked_speeds(link_speeds)
-    counts = _counts(pickled(make), wanted, most_devices, timeout_s)
+    program = replicas.program_of(make)
+
+    def travelling(of: list[Asked]) -> bytes:
+        return pickled(make if program is None else replicas.Rebuilt(make, program, of))
+
+    counts = _counts(travelling, wanted, most_devices, timeout_s)
     name = next((count.name for count, _ in counts if count.name), "program")
     return Simulation(
         name,
@@ -89,14 +95,15 @@ def simulate(
 
 
 def _counts(
-    make: bytes, wanted: list[Asked], most_devices: int, timeout_s: float
+    make: Callable[[list[Asked]], bytes], wanted: list[Asked], most_devices: int, timeout_s: float
 ) -> list[tuple[Count, list[dict[str, int]]]]:
     """Returns the count for each mesh, and the meshes from which it was extrapolated."""
     axes = [one.axes for one in wanted if not one.topology]
 
     def count(asked: list[Asked]) -> list[Count]:
-        job = Job(make, asked, axes, process.settings())
-        return process.counted(job, timeout_s) if asked else []
+        if not asked:
+            return []
+        return process.counted(Job(make(asked), asked, axes, process.settings()), timeout_s)
 
     bases = [
         None if one.topology else extrapolation.basis(one.axes, most_devices) for one in wanted

@@ -50,7 +50,7 @@ LARGE = [one for one in DIRECT if max(one.values()) > 4] + [{"ring": 16}]
 @functools.cache
 def simulated() -> dict[str, SimulatedMesh]:
     """Returns the programs of all meshes by their axes, compiled by one process."""
-    speeds = {"data": (1e-6, 1e9), "parts": 1e9}
+    speeds: dict[str, Any] = {"data": (1e-6, 1e9), "parts": 1e9}
     return {str(one.mesh): one for one in dl.simulate(make, DIRECT, speeds)}
 
 

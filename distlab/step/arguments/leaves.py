@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
@@ -102,6 +103,12 @@ class Arguments:
     def dynamic(self) -> list[Leaf]:
         """Returns the leaves that are arrays."""
         return [leaf for leaf in self.leaves if leaf.role != "static"]
+
+    def over(self, replicas: int) -> Arguments:
+        """Returns arguments of so many replicas, each with what the first receives."""
+        new = copy.copy(self)
+        new.leaves = [leaf._replace(shapes=leaf.shapes[:1] * replicas) for leaf in self.leaves]
+        return new
 
     def numbers(self) -> list[str]:
         """Returns the labels of the leaves that are Python numbers, or as one."""

@@ -89,11 +89,7 @@ class ProgramCache:
         key = key_of(fn, kept)
         warning = None
         with self._lock:
-            programs = None
-            for reference in self._by_hash.get(hash(key), ()):
-                known = reference()
-                if known is not None and known.identity.key == key:
-                    programs = known
+            programs = self._of_key(key)
             if programs is not None and not all(map(is_as_it_was, programs.named)):
                 programs.drop()
                 self._forget(programs)
@@ -105,6 +101,22 @@ class ProgramCache:
         if warning is not None:
             warn(warning, RecompilationWarning)
         return programs
+
+    def newest(self, fn: Callable[..., Any]) -> Program | None:
+        """Returns the program of a function that was compiled last; None for a function unknown."""
+        with self._lock:
+            programs = self._of_key(key_of(fn, []))
+        return None if programs is None else next(reversed(programs.values()), None)
+
+    def all(self) -> list[Program]:
+        """Returns the programs of all functions, those of one function in their order."""
+        with self._lock:
+            known = _alive(itertools.chain(*self._by_hash.values()))
+        return [program for programs in known for program in programs.values()]
+
+    def _of_key(self, key: Any) -> FunctionPrograms | None:
+        known = _alive(self._by_hash.get(hash(key), ()))
+        return next((one for one in known if one.identity.key == key), None)
 
     def _made(
         self, fn: Callable[..., Any], identity: Identity

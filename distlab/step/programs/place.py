@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Final, cast, final
+from weakref import WeakSet
 
 from distlab import events
 from distlab.devices import selection
@@ -18,6 +21,9 @@ from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 from distlab.user_code import calling_line
 from distlab.values.last_batches import LastBatches
+
+places: Final[WeakSet[Place]] = WeakSet()
+"""All places of this process."""
 
 
 @final
@@ -33,6 +39,8 @@ class Place:
         self.programs = ProgramCache()
         self.eager_programs: dict[tuple[str, str], Any] = {}
         self._find_mesh = find_mesh
+        self._elsewhere: dict[int, Any] = {}  # by threads that trace for replicas not here
+        places.add(self)
 
     @classmethod
     def on(
@@ -68,7 +76,22 @@ class Place:
             )
         return place
 
-    @cached_property
+    @property
     def mesh(self) -> ReplicaMesh:
         """The replicas' devices."""
+        if self._elsewhere and (other := self._elsewhere.get(threading.get_ident())) is not None:
+            return cast(ReplicaMesh, other)
+        return self._mesh
+
+    @cached_property
+    def _mesh(self) -> ReplicaMesh:
         return self._find_mesh()
+
+    @contextmanager
+    def seen_on(self, mesh: Any) -> Iterator[None]:
+        """Lets the calling thread trace for replicas of another mesh, which may have no devices."""
+        self._elsewhere[threading.get_ident()] = mesh
+        try:
+            yield
+        finally:
+            del self._elsewhere[threading.get_ident()]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from inspect import ismethod
+from types import FunctionType
 from typing import Any, final
 
 import jax
@@ -49,6 +52,8 @@ class Program:
         fn, args, kwargs = call.fn, call.args, call.kwargs
         started = time.monotonic_ns()
         self.number = next(numbering.programs)
+        self.host = weakref.ref(host)  # programs hold neither strategies nor functions
+        self.fn: Callable[[], Any] = _reference(fn)
         self.function = function_name(fn)
         code = code_of(fn)
         # The steps of Keras are distlab's: there the line that calls fit is the user's.
@@ -291,6 +296,12 @@ class Program:
         if self.results is not None:
             self.results.take(outputs)
         return outputs
+
+
+def _reference(fn: Callable[..., Any]) -> Callable[[], Any]:
+    if ismethod(fn):
+        return weakref.WeakMethod(fn)
+    return weakref.ref(fn) if isinstance(fn, FunctionType) else lambda: None
 
 
 def _remote_changes(spmd: SpmdFunction) -> RemoteChanges | None:

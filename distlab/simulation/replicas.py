@@ -1,0 +1,168 @@
+"""A step of a strategy, rebuilt for another number of replicas than it ran on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from distlab.devices.mesh import AXIS, MODEL
+from distlab.errors import ArgumentValueError, MissingExtraError, UnsupportedError
+from distlab.meshes.blocks import axes_text
+from distlab.simulation.asked import Asked
+from distlab.step.programs.place import places
+from distlab.step.programs.program import Program
+from distlab.step.programs.spmd import SpmdFunction
+from distlab.values.checks import function_name
+from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.variable import Variable
+
+_MIRRORED: Final = "A simulated step must be one that MirroredStrategy ran in this process"
+
+
+def program_of(fn: Callable[..., Any]) -> Program | None:
+    """Returns the program that a strategy compiled last of a function; None for none."""
+    found = [program for place in list(places) if (program := place.programs.newest(fn))]
+    return max(found, key=lambda one: one.number, default=None)
+
+
+@final
+class Rebuilt:
+    """A step for several numbers of replicas, as a function of their mesh that can be pickled."""
+
+    def __init__(self, fn: Callable[..., Any], program: Program, meshes: Sequence[Asked]) -> None:
+        self._name = function_name(fn)
+        self._programs = {
+            _key(one.axes): _exported(fn, program, one.axes, "tpu" if one.topology else "cpu")
+            for one in meshes
+        }
+
+    def __call__(self, mesh: Mesh) -> Any:
+        """Returns the step and the shapes of its arguments, by name."""
+        written, names, results = self._programs[_key(mesh.shape)]
+        exported = jax.export.deserialize(bytearray(written))
+        arrays = [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+            for aval, sharding in zip(
+                exported.in_avals, exported.in_shardings_jax(mesh), strict=True
+            )
+        ]
+
+        def step(**given: Any) -> Any:
+            outputs = exported.call([given[name] for name in names])
+            return dict(zip(results, outputs, strict=True))
+
+        step.__name__ = self._name
+        return jax.jit(step), (), dict(zip(names, arrays, strict=True))
+
+
+def _key(axes: Any) -> tuple[Any, ...]:
+    return tuple(dict(axes).items())
+
+
+def _exported(
+    fn: Callable[..., Any], program: Program, axes: dict[str, int], platform: str
+) -> tuple[bytes, list[str], list[str]]:
+    """Returns the program of a step over `axes`, and the names of its arrays and results."""
+    host: Any = program.host()
+    read, written = program.spmd.read, program.spmd.written
+    if host is None or host.mesh.shared or any(map(_is_remote, (*read, *written))):
+        raise UnsupportedError(f"{_MIRRORED}, got one of several processes, or of one that ended.")
+    sizes = {AXIS: 1} | ({MODEL: host.mesh.model} if host.mesh.model > 1 else {})
+    if {**sizes, AXIS: axes.get(AXIS)} != axes:
+        raise ArgumentValueError(
+            f"The mesh of {function_name(fn)} has the axes {axes_text(sizes)}, of which replica "
+            f"may be any number, got {axes_text(axes)}. Write {{'replica': 64}}."
+        )
+    mesh = _Replicas(axes)
+    arguments = program.arguments.over(mesh.replicas)
+    with host.place.seen_on(mesh):
+        spmd = SpmdFunction(fn, arguments, host)
+    shapes = [*map(mesh.variable, spmd.read), *map(mesh.leaf, spmd.leaves)]
+    count = len(spmd.read)
+
+    def step(arrays: list[Any]) -> Any:
+        return spmd(arrays[:count], arrays[count:])
+
+    out = [NamedSharding(mesh.mesh, spec) for spec in spmd.out_specs()]
+    names = [one.name for one in spmd.read] + [leaf.label for leaf in spmd.leaves]
+    rest = len(out) - spmd.computed - len(spmd.written)
+    results = [f"result {n}" for n in range(spmd.computed)]
+    results += [one.name for one in spmd.written] + [f"operand {n}" for n in range(rest)]
+    with host.place.seen_on(mesh):
+        exported = _export()(jax.jit(step, out_shardings=out), platforms=(platform,))(shapes)
+    return bytes(exported.serialize()), _distinct(names), _distinct(results)
+
+
+def _is_remote(variable: Variable) -> bool:
+    return isinstance(variable.storage, RemoteStorage)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    return [
+        name if names.index(name) == n else f"{name} ({names[:n].count(name)})"
+        for n, name in enumerate(names)
+    ]
+
+
+def _export() -> Any:
+    try:
+        import flatbuffers  # noqa: F401 - jax.export needs it
+        from jax.export import export
+    except ImportError as error:
+        raise MissingExtraError(
+            "A strategy's step travels by jax.export, which needs flatbuffers. Run: pip install "
+            "'distlab[checkpoint]'"
+        ) from error
+    return export
+
+
+@final
+class _Replicas:
+    """Replicas without devices: what tracing asks of a `ReplicaMesh`."""
+
+    shared = False
+
+    def __init__(self, axes: dict[str, int]) -> None:
+        self.replicas, self.model = axes[AXIS], axes.get(MODEL, 1)
+        types = (AxisType.Auto,) * len(axes)
+        self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=types)
+        self.by_process = (tuple(range(self.replicas)),)
+        self.names = tuple(f"replica {n}" for n in range(self.replicas))
+        self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        self.whole = NamedSharding(self.mesh, PartitionSpec())
+
+    def seen_by_a_replica(self) -> AbstractContextManager[None]:
+        manual = self.mesh.update_axis_types({AXIS: AxisType.Manual})
+        return jax.sharding.use_abstract_mesh(manual)
+
+    def variable(self, one: Variable) -> jax.ShapeDtypeStruct:
+        """Returns the array of a variable over all replicas."""
+        layout = one.storage.layout
+        rows = (self.replicas,) if layout.partition.of_rows else ()
+        spec = layout.spec or layout.partition.spec
+        shape = (*rows, *one.shape)
+        return self._placed(one.name, shape, np.dtype(one.dtype), spec)
+
+    def leaf(self, leaf: Any) -> jax.ShapeDtypeStruct:
+        """Returns the array of an argument over all replicas."""
+        first, spec = leaf.shapes[0], leaf.partition.spec
+        shape = (self.replicas, *first) if leaf.partition.of_rows else first
+        if leaf.role == "parts":
+            shape = (first[0] * self.replicas, *first[1:])
+        return self._placed(leaf.label, shape, leaf.dtype, spec)
+
+    def _placed(self, name: str, shape: Any, dtype: Any, spec: Any) -> jax.ShapeDtypeStruct:
+        for size, entry in zip(shape, spec, strict=False):
+            parts = math.prod(self.mesh.shape[axis] for axis in ([entry] if entry else []))
+            if size % parts:
+                raise ArgumentValueError(
+                    f"{name} lies in equal parts, and {parts} do not divide its dimension of "
+                    f"{size}. Simulate another number of replicas."
+                )
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, spec))
