@@ -22,6 +22,7 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
+from distlab.events.positions import packed
 from tests.synthetic import whole_run
 
 
@@ -94,11 +95,11 @@ def _part(event: Event, worker: int, workers: int, each: int) -> Event | None:
         case Sharding():
             ends = np.cumsum([0, *event.sizes])
             first, last = int(ends[own.start]), int(ends[own.stop])
-            whole = max(sum(event.sizes), 1)
+            whole, positions = max(sum(event.sizes), 1), event.positions
             return msgspec.structs.replace(
                 event,
                 sizes=event.sizes[own],
-                indices=None if event.indices is None else event.indices[8 * first : 8 * last],
+                **packed(None if positions is None else positions[first:last]),
                 bytes=event.bytes * (last - first) // whole,
             )
         case Step():

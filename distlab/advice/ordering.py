@@ -90,14 +90,15 @@ def _labels_of_batches(columns: EvidenceColumns, batches: list[Sharding]) -> lis
         known = columns["labels"].get(batch.dataset)
         if known is None:
             break
-        if batch.indices is None:
+        positions = batch.positions
+        if positions is None:
             labels = known.of_batches.get((batch.epoch, batch.batch), [])
         else:
-            positions = np.frombuffer(batch.indices, "<i8").tolist()
-            if 2 * len(seen.intersection(positions)) > len(positions):
+            numbers = positions.tolist()
+            if 2 * len(seen.intersection(numbers)) > len(numbers):
                 break
-            seen.update(positions)
-            labels = [known.of_examples.get(position, "") for position in positions]
+            seen.update(numbers)
+            labels = [known.of_examples.get(position, "") for position in numbers]
         if len(labels) >= _FEWEST_EXAMPLES and all(labels):
             found.append(labels)
     return found

@@ -22,10 +22,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-SCHEMA = 2
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SCHEMA = 3
 """The version of this schema, stored in each run file. Version 2 added the kinds `copy`,
 `capture`, `advice`, `recorder` and `loop`, and fields with defaults to `Compile`, its collectives
-and `Reduction`, so that files of version 1 open as they were."""
+and `Reduction`, so that files of version 1 open as they were. Version 3 added `index_bytes` to
+`Sharding`, whose default is what earlier versions wrote; fields at their default are left out."""
 
 
 _MOST_PARTS = 1 << 20
@@ -158,7 +163,7 @@ class ProgramShare(msgspec.Struct, frozen=True, kw_only=True):
     busy_ns: list[int]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """Base of all events.
 
     Attributes:
@@ -327,7 +332,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
       sizes: Examples of each replica; 0 for a replica left empty.
       nominal: Examples of a replica in a full batch.
       indices: Positions of the examples in the source, in the order in which
-        they were divided: int64, little-endian. None when the source has no
+        they were divided: unsigned, little-endian. None when the source has no
         positions (a generator) or the batch holds more than 65,536 examples.
       bytes: Bytes of the whole batch.
       wait_ns: Nanoseconds spent waiting for the source's batch.
@@ -344,6 +349,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
         and in runs recorded before this field, as those below.
       spec: The mesh axes that divide each dimension of its largest array.
       shape: Sizes of that array.
+      index_bytes: Bytes of each position in `indices`; 8 in runs recorded before this field.
     """
 
     strategy: int
@@ -363,6 +369,14 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     mesh: dict[str, int] = {}
     spec: list[list[str]] = []
     shape: list[int] = []
+    index_bytes: int = 8
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64] | None:
+        """Positions of the examples; None where `indices` is."""
+        from distlab.events.positions import unpacked  # NumPy is loaded when it is used
+
+        return None if self.indices is None else unpacked(self.indices, self.index_bytes)
 
     @property
     def parts(self) -> list[int]:

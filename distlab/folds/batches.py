@@ -360,7 +360,7 @@ class Batches(Fold[BatchColumns]):
         examples = sum(sizes)
         if examples > MOST_ENTRIES:
             raise ValueError(f"a batch of {examples:,} examples")
-        positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
+        positions = event.positions
         if positions is not None and len(positions) != examples:
             positions = None  # they are not those of these examples
         pictures = self._previews.find(

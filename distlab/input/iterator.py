@@ -22,6 +22,7 @@ from distlab.errors import (
     OutOfRangeError,
 )
 from distlab.events import sink
+from distlab.events.positions import packed
 from distlab.input.batches import Batches
 from distlab.input.context import InputHost
 from distlab.input.feed import Feed, PlacedStep
@@ -275,9 +276,7 @@ class DistributedIterator(Resumable):
                 epoch=self._epoch,
                 sizes=step.sizes,
                 nominal=self._nominal,
-                indices=None
-                if indices is None or len(indices) > _MOST_INDICES
-                else np.ascontiguousarray(indices, "<i8").tobytes(),
+                **packed(indices if indices is None or len(indices) <= _MOST_INDICES else None),
                 bytes=step.bytes,
                 wait_ns=placed.wait_ns,
                 transfer_ns=placed.transfer_ns,

@@ -16,6 +16,7 @@ from distlab import events
 from distlab.errors import ArgumentTypeError
 from tests.input.feeding import local, mirrored, numbers, steps
 from tests.listening import listening
+from tests.synthetic import there
 
 
 def _taken(replicas: int, dataset: Any) -> list[list[Any]]:
@@ -57,7 +58,7 @@ def test_each_step_is_an_event() -> None:
     assert (full.sizes, last.sizes, full.nominal, last.nominal) == ([2, 2, 2], [1, 0, 0], 2, 2)
     assert {full.policy, last.policy} == {"per_replica"}
     assert (full.bytes, last.bytes) == (24, 4)
-    assert [np.frombuffer(e.indices or b"", "<i8").tolist() for e in (full, last)] == [
+    assert [there(e.positions).tolist() for e in (full, last)] == [
         [0, 1, 2, 3, 4, 5],
         [6],
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from distlab.data import AutoShardPolicy
 from distlab.input.iterator import DistributedIterator
 from tests.input.feeding import lines, mirrored, numbers, steps, with_policy
 from tests.listening import listening
+from tests.synthetic import there
 
 
 def _sizes(replicas: int, dataset: dl.data.Dataset) -> list[list[int]]:
@@ -73,7 +73,7 @@ def test_every_example_comes_once_in_order_and_events_tell_where(
     told = heard.of(events.Sharding)
     assert [event.sizes for event in told] == [[len(part) for part in step] for step in seen]
     for event, step in zip(told, seen, strict=True):
-        indices = np.frombuffer(event.indices or b"", "<i8").tolist()
+        indices = there(event.positions).tolist()
         assert indices == [n for part in step for n in part]
         assert event.nominal == -(-batch // replicas)
         assert event.bytes == 4 * len(indices)

@@ -10,6 +10,7 @@ import pytest
 
 from distlab import events
 from distlab.recording import Run
+from tests.synthetic import there
 
 OLDER = Path(__file__).parent / "older"
 
@@ -53,5 +54,8 @@ def test_what_schema_1_did_not_know_has_its_default(run: Run) -> None:
     }
     reductions = [e for e in run.events("reduction") if isinstance(e, events.Reduction)]
     assert {e.array for e in reductions} == {-1}
+    batches = [e for e in run.events("sharding") if isinstance(e, events.Sharding)]
+    assert {e.index_bytes for e in batches} == {8}
+    assert [len(there(e.positions)) for e in batches] == [sum(e.sizes) for e in batches]
     samples = [e for e in run.events("device_sample") if isinstance(e, events.DeviceSample)]
     assert {e.basis for e in samples} == {"ready"}

@@ -21,7 +21,16 @@ from distlab.events import RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import server as server_module
 from distlab_dashboard.session import Session
-from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
+from tests.synthetic import (
+    ListSource,
+    beginning,
+    compiled,
+    ending,
+    sizes_of,
+    steps,
+    there,
+    whole_run,
+)
 from tests.ui.conftest import Pages, Served, Watched, ended
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
@@ -101,7 +110,7 @@ def check_batches(page: Watched) -> None:
     page.wait_for_text("batch_number", "0")
     assert not page.page.locator("[data-text=batch_missing]").is_visible()
     sharding = next(event for event in whole_run(60) if isinstance(event, Sharding))
-    first = int.from_bytes((sharding.indices or b"")[:8], "little")
+    first = int(there(sharding.positions)[0])
     box = page.page.locator('section[data-page="batches"] .bk-Figure canvas').first.bounding_box()
     assert box is not None
 

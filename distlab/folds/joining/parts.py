@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from distlab.events import Capture, DeviceSample, Metric, Placement, Preview, Sharding, StepReady
+from distlab.events.positions import packed
 from distlab.folds.joining.members import Members
 
 _MOST_WAITING: Final = 256
@@ -104,14 +105,15 @@ def _batch_sizes(batch: _Batch) -> list[int]:
 
 def _joined_batch(batch: _Batch, dataset: int) -> Sharding:
     events = [batch.parts[p] for p in batch.members.replicas if p in batch.parts]
-    indices = [event.indices for event in events if event.indices is not None]
+    parts = [event.positions for event in events]
+    known = [positions for positions in parts if positions is not None]
     return msgspec.structs.replace(
         events[0],
         time_ns=max(event.time_ns for event in events),
         strategy=batch.members.strategy,
         dataset=dataset,
         sizes=_batch_sizes(batch),
-        indices=b"".join(indices) if len(indices) == len(events) else None,
+        **packed(np.concatenate(known) if len(known) == len(parts) else None),
         bytes=sum(event.bytes for event in events),
         wait_ns=max(event.wait_ns for event in events),
         transfer_ns=max(event.transfer_ns for event in events),

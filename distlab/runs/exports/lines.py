@@ -76,9 +76,10 @@ def _line(value: Any) -> str:
 
 
 def _as_json(event: Event | Unknown) -> Any:
+    """Returns an event with all of its fields, those at their default included."""
     if isinstance(event, Unknown):
         return {"time_ns": event.time_ns, "kind": event.kind, **event.fields}
     if isinstance(event, Metric) and not all(map(math.isfinite, event.values.values())):
         values = {n: v if math.isfinite(v) else str(v) for n, v in event.values.items()}
         return {"kind": "metric", "time_ns": event.time_ns, "step": event.step, "values": values}
-    return event
+    return {"kind": kind_of(event), **msgspec.structs.asdict(event)}
