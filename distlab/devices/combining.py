@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import dispatch_order, in_flight
 from distlab.devices.jax_internals import uncommitted
@@ -27,19 +28,20 @@ def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
     return _results("rows of all", _gathered(mesh), several)
 
 
-def whole_of(array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-    """Returns a divided array as a copy on each device."""
+def whole_of(array: jax.Array) -> jax.Array:
+    """Returns an array that is divided over a mesh as a copy on each device."""
+    assert isinstance(array.sharding, NamedSharding)
     in_flight.require_sound()
     with in_flight.dispatching:
         dispatch_order.note("parts of all", [f"{array.dtype}{list(array.shape)}"])
-        whole = _copied(mesh)(array)
+        whole = _copied(array.sharding.mesh)(array)
         in_flight.admit(whole)
     return whole
 
 
 @functools.cache
-def _copied(mesh: ReplicaMesh) -> Callable[[jax.Array], jax.Array]:
-    return jax.jit(lambda array: array, out_shardings=mesh.whole)
+def _copied(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    return jax.jit(lambda array: array, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def _results(

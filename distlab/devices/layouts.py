@@ -279,17 +279,22 @@ class Divided(_OnMesh):
         return jax.device_put(array, self.sharding)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
-        """Returns the whole value on each replica's device."""
-        return {replica: self.copy(array, replica) for replica in self.replicas}
+        """Returns the whole value on each replica's device; of all processes, all call it."""
+        return {replica: uncommitted(piece) for replica, piece in pieces(whole_of(array))}
 
     def copy(self, array: jax.Array, replica: int) -> jax.Array:
-        """Returns the whole value on a replica's device."""
+        """Returns the whole value on a replica's device; of several processes, all call it."""
         if self._mesh.shared:
-            return uncommitted(dict(pieces(whole_of(array, self._mesh)))[replica])
+            return self.copies(array)[replica]
         return uncommitted(moved(array, self._mesh.devices[replica]))
 
     def first(self, array: jax.Array) -> jax.Array:
-        """Returns the value in its parts: it may not fit on one device."""
+        """Returns the value in its parts: it may not fit on one device.
+
+        Of several processes, which all call it, each receives it whole.
+        """
+        if self._mesh.shared:
+            return uncommitted(first_piece(whole_of(array)))
         mesh = self._mesh.of_parts
         spec = PartitionSpec(*[None] * self._axis, mesh.axis_names[0])
         sharding = NamedSharding(mesh, spec)

@@ -21,6 +21,7 @@ from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import DonatedError
 from distlab.processes import group
+from distlab.processes.boundary import verb
 from distlab.text.shown import shown
 
 giving: Final = threading.RLock()
@@ -106,6 +107,7 @@ class Storage:
             return False
         return self.array.sharding == other.array.sharding
 
+    @verb
     def copies(self) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
         return self.layout.copies(self.alive())
@@ -116,10 +118,13 @@ class Storage:
             self._settle()
             self._require_alive()
             self._first_read = True
-            if self.layout.partition.axis is not None:
-                self._own = False  # what is read has all parts
-            return self.layout.first(self._array)
+            if self.layout.partition.axis is None:
+                return self.layout.first(self._array)
+            self._own = False  # what is read has all parts
+            array = self._array
+        return _read(self.layout, array)  # which may take another lock
 
+    @verb
     def copy(self, replica: int) -> jax.Array:
         """Returns a replica's copy, where it has none in this process the first."""
         return self.layout.copy(self.alive(), replica)
@@ -214,3 +219,9 @@ class Storage:
         if self._coming is not None and self._coming[0]:
             outputs, position = self._coming
             self.adopt(outputs[0][position])
+
+
+@verb
+def _read(layout: Layout, parts: jax.Array) -> jax.Array:
+    """Returns a value of whose parts other processes may have some."""
+    return layout.first(parts)

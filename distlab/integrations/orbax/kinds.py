@@ -183,7 +183,8 @@ class _Variable(_ArrayKind):
     def saved(self, name: str, leaf: Any) -> Saved:  # noqa: ARG002
         if _has_own_values(leaf):
             return _saved(leaf.storage.array, "rows")
-        return _saved(leaf.value())
+        in_parts = bool(leaf.storage.layout.spec)  # which meet on the host
+        return _saved(leaf.storage.alive() if in_parts else leaf.value())
 
     def put(self, leaf: Any, value: Any, entry: Entry) -> Put:
         """Places copies that the variable's own kind aggregates to the saved value."""
@@ -193,6 +194,8 @@ class _Variable(_ArrayKind):
         elif layout.copies_differ and leaf.aggregation is VariableAggregation.SUM:
             rows = copies_of_total(np.asarray(value), strategy.num_replicas_in_sync)
             array = placed(rows, strategy.mesh.split)
+        elif layout.spec:
+            array = placed(value, layout.sharding)  # no device receives more than its part
         else:
             array = layout.place(jnp.asarray(value))
 

@@ -10,9 +10,12 @@ from typing import Any, Final, final
 import jax
 import msgspec
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec, Sharding
+from jax.sharding import NamedSharding, Sharding
 
+from distlab.devices.combining import whole_of
+from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.key_data import is_key, through_data
+from distlab.devices.pieces import held
 from distlab.errors import WorkerError
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
@@ -171,10 +174,9 @@ def on_host(array: Any) -> np.ndarray:
     if isinstance(array, jax.Array) and not (
         array.is_fully_addressable or array.is_fully_replicated
     ):
-        sharding = array.sharding
-        assert isinstance(sharding, NamedSharding)
-        whole = NamedSharding(sharding.mesh, PartitionSpec())
-        array = jax.jit(lambda a: a, out_shardings=whole)(array)
+        array = whole_of(array)
+    if type(array) is ConcreteArray:  # another array of the same parts, which keeps no host copy
+        array = jax.make_array_from_single_device_arrays(array.shape, array.sharding, held(array))
     return np.array(array)
 
 
