@@ -8,6 +8,7 @@ import nbformat
 
 from tests.notebooks.executed import FOLDER, read
 
+FIRST_LINE = re.compile(r"^# .+\n\n\*You will see .+\. It takes about .+\.\*\n")
 NAME = re.compile(r"[a-z]{2,}\d*(-[a-z0-9]+)*")
 
 
@@ -30,3 +31,4 @@ def test_notebooks_are_stored_without_outputs() -> None:
         headings = re.findall(r"^#+ .*", text, re.MULTILINE)
         assert headings[0].startswith("# "), path.name
         assert headings[-1] == "## Your turn", path.name
+        assert FIRST_LINE.search(notebook.cells[0].source), path.name
