@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices.combining import whole_of
 from distlab.devices.jax_internals import uncommitted
-from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.mesh import AXIS, MODEL, ReplicaMesh
 from distlab.devices.pieces import first_piece, held, moved, pieces
 
 LayoutName: TypeAlias = Literal["replicated", "per_replica", "single", "divided"]
@@ -35,35 +35,36 @@ class NewVariable(NamedTuple):
 class Partition(NamedTuple):
     """Division of an array into the replicas' blocks, for a program; of rows, a block has one.
 
-    Blocks along an `axis` are parts of one value, which each replica reads whole.
+    Blocks along an `axis` are parts of one value, which is read whole; `along` names the mesh axis.
     """
 
     spec: PartitionSpec
     of_rows: bool = False
     axis: int | None = None
+    along: str = AXIS
 
     def local(self, block: Any) -> Any:
         """Returns the value that a replica reads from its block."""
         if self.axis is not None:
-            return joined(block, self.axis)
+            return joined(block, self.axis, self.along)
         return block[0] if self.of_rows else block
 
     def block(self, local: Any) -> Any:
         """Returns the block that stores a replica's value."""
         if self.axis is not None:
-            return own_part(local, self.axis)
+            return own_part(local, self.axis, self.along)
         return jnp.expand_dims(local, 0) if self.of_rows else local  # constants have no index
 
 
-def joined(part: Any, axis: int) -> Any:
-    """Returns a value from its parts, of which each replica has one, in a program."""
-    return jax.lax.all_gather(part, AXIS, axis=axis, tiled=True)
+def joined(part: Any, axis: int, along: str = AXIS) -> Any:
+    """Returns a value from its parts along a mesh axis, in a program."""
+    return jax.lax.all_gather(part, along, axis=axis, tiled=True)
 
 
-def own_part(value: Any, axis: int) -> Any:
-    """Returns a replica's part of a value along an axis, in a program."""
-    size = value.shape[axis] // jax.lax.axis_size(AXIS)
-    start = jax.lax.axis_index(AXIS) * size
+def own_part(value: Any, axis: int, along: str = AXIS) -> Any:
+    """Returns a device's part of a value along a mesh axis, in a program."""
+    size = value.shape[axis] // jax.lax.axis_size(along)
+    start = jax.lax.axis_index(along) * size
     return jax.lax.dynamic_slice_in_dim(value, start, size, axis)
 
 
@@ -136,6 +137,11 @@ class Layout(ABC):
     @abstractmethod
     def beside(self, value: jax.Array) -> jax.Array:
         """Returns a value of another shape where it can be combined with an array."""
+
+    @property
+    def along_all_axes(self) -> Partition:
+        """The partition in a program that divides arrays along the model axis by itself."""
+        return self.partition
 
     def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of what each device holds of a value."""
@@ -228,6 +234,11 @@ class OnModelAxis(_OnMesh):
     def __init__(self, mesh: ReplicaMesh, spec: PartitionSpec) -> None:
         super().__init__(mesh, spec)
         self.spec = spec
+
+    @property
+    def along_all_axes(self) -> Partition:
+        """The parts of each replica's devices, joined along the model axis."""
+        return Partition(self.spec, axis=len(self.spec) - 1, along=MODEL)
 
     def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of each device's part."""

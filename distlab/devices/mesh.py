@@ -42,7 +42,9 @@ class ReplicaMesh:
         self.names = tuple(selection.name(device) for device in self.devices)
         self.replicas = len(self.devices)
         self.mesh = self.of(range(self.replicas))
-        self._manual = self.mesh.abstract_mesh.update_axis_types({AXIS: AxisType.Manual})
+        self._seen = self.mesh.abstract_mesh
+        if self.replicas > 1 or model == 1:  # XLA can't sum along a manual axis of one device
+            self._seen = self._seen.update_axis_types({AXIS: AxisType.Manual})
         self.local_replicas = local_positions(self.mesh)
         self.local_devices = tuple(self.devices[replica] for replica in self.local_replicas)
         self.all_local_devices = tuple(self._devices[list(self.local_replicas)].flat)
@@ -64,7 +66,7 @@ class ReplicaMesh:
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
         """Returns a context in which JAX traces what one replica computes, as in `shard_map`."""
-        return jax.sharding.use_abstract_mesh(self._manual)
+        return jax.sharding.use_abstract_mesh(self._seen)
 
     def put_whole(self, value: Any) -> jax.Array:
         """Puts a copy of a value on each device; of several processes, each puts its own value."""

@@ -59,7 +59,7 @@ class MirroredStrategy(Strategy):
       (2, 2)
       >>> strategy = dl.MirroredStrategy(model_axis=2, layouts={"kernel$": (None, "model")})
       >>> with strategy.scope():
-      ...     kernel = dl.Variable(np.ones((4, 6)), name="dense/kernel")
+      ...     kernel = dl.Variable([[0.0] * 6] * 4, name="dense/kernel")
       >>> strategy.num_replicas_in_sync, kernel
       (4, <Variable dense/kernel: float32[4, 6], divided>)
       >>> with dl.MirroredStrategy(shard_variables=True).scope():

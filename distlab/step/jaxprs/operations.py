@@ -89,6 +89,11 @@ def is_replica_id(equation: Any) -> bool:
     return name(equation) == "axis_index"
 
 
+def is_constraint(equation: Any) -> bool:
+    """Returns whether an equation asks for the sharding of a value, and changes no number."""
+    return name(equation) == "sharding_constraint"
+
+
 def is_collective(equation: Any) -> bool:
     """Returns whether an equation communicates over the mesh axis."""
     if is_replica_id(equation):

@@ -86,17 +86,8 @@ class SpmdFunction:
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
         ]
-        self._mapped = jax.shard_map(
-            self._on_replica,
-            mesh=mesh.mesh,
-            in_specs=(
-                [_partition(variable).spec for variable in self.read],
-                [leaf.partition.spec for leaf in self.leaves],
-            ),
-            out_specs=[partition.spec for partition in self._out_partitions()],
-            axis_names={AXIS},
-            check_vma=False,  # else gradients of whole inputs are summed over the replicas
-        )
+        one = self._alone and mesh.model > 1
+        self._mapped = self._over_devices_of_one if one else self._over_replicas()
         # `jax.grad` and the like would compile each operation of the step by itself.
         self._inline = jax.jit(self._mapped)
 
@@ -114,8 +105,16 @@ class SpmdFunction:
         """Returns the step as a program for each group of replicas, and programs for all."""
         assert self._stages is not None
         inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
-        outputs, shapes = self._out_partitions(), self._out_shapes()
-        boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
+        in_specs = [_spec(variable) for variable in self.read]
+        in_specs += [leaf.partition.spec for leaf in self.leaves]
+        boundary = Boundary(
+            inputs=inputs,
+            outputs=self._out_partitions(_partition),
+            in_specs=in_specs,
+            out_specs=self.out_specs(),
+            shapes=self._out_shapes(),
+            donated=[*[False] * len(values), *donated],
+        )
         try:
             return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
         except (ValueError, NotImplementedError) as error:
@@ -156,11 +155,32 @@ class SpmdFunction:
             return lambda array: wrap(array).values[0]
         return wrap
 
+    def _over_replicas(self) -> Callable[..., list[jax.Array]]:
+        mesh = self._mesh
+        return jax.shard_map(
+            self._on_replica,
+            mesh=mesh.mesh,
+            in_specs=(
+                [self._inside(variable).spec for variable in self.read],
+                [leaf.partition.spec for leaf in self.leaves],
+            ),
+            out_specs=[partition.spec for partition in self._out_partitions(self._inside)],
+            # What XLA adds along the model axis would hang in a branch of some replicas alone.
+            axis_names={*mesh.mesh.axis_names} if self.ragged else {AXIS},
+            check_vma=False,  # else gradients of whole inputs are summed over the replicas
+        )
+
+    def _over_devices_of_one(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """Computes the step on one replica's devices, with a name for the axis of the replicas."""
+        replica = jax.vmap(self._on_replica, None, 0, axis_name=AXIS, axis_size=1)
+        with self._mesh.seen_by_a_replica():
+            return [rows[0] for rows in replica(values, arrays)]
+
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's step on its blocks of the global arrays."""
         if self._divided and self._stages is None:
             return self._in_parts(values, arrays)
-        own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
+        own_values = [self._inside(v).local(b) for v, b in zip(self.read, values, strict=True)]
         own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
         first = self.traces[0]
@@ -174,7 +194,7 @@ class SpmdFunction:
                 outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
             return [
                 partition.block(out)
-                for partition, out in zip(self._out_partitions(), outputs, strict=True)
+                for partition, out in zip(self._out_partitions(self._inside), outputs, strict=True)
             ]
         except (ValueError, NotImplementedError) as error:
             require_usable(self._function, self._constants(), error)
@@ -218,19 +238,24 @@ class SpmdFunction:
     def _out_shapes(self) -> list[Shape]:
         return [largest for largest, _ in self._out]
 
-    def _out_partitions(self) -> list[Partition]:
+    def _inside(self, variable: Variable) -> Partition:
+        """Returns how one program of all replicas divides a variable."""
+        layout = variable.storage.layout
+        return layout.along_all_axes if self.ragged else layout.partition
+
+    def _out_partitions(self, of: Callable[[Variable], Partition]) -> list[Partition]:
         results = [
             ROWS if declared is None and not self._alone else WHOLE
             for declared in self.traces[0].declared
         ]
         operands = [WHOLE] * sum(count for _, _, count in self.updates)
-        return [*results, *map(_partition, self.written), *operands]
+        return [*results, *map(of, self.written), *operands]
 
     def out_specs(self) -> list[PartitionSpec]:
         """Returns how the outputs lie on the mesh, also along the model axis."""
-        specs = [partition.spec for partition in self._out_partitions()]
-        for number, variable in enumerate(self.written, self.computed):
-            specs[number] = variable.storage.layout.spec or specs[number]
+        specs = [partition.spec for partition in self._out_partitions(_partition)]
+        written = slice(self.computed, self.computed + len(self.written))
+        specs[written] = map(_spec, self.written)
         return specs
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
@@ -268,7 +293,7 @@ def _trace_groups(
     passed_on: frozenset[int] = frozenset()
     as_arrays: frozenset[int] = frozenset()
     may_make = True
-    on_mesh = False
+    on_mesh = host.mesh.model > 1 and len(firsts) == 1
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
@@ -399,3 +424,7 @@ def _padded_shape(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] |
 
 def _partition(variable: Variable) -> Partition:
     return variable.storage.layout.partition
+
+
+def _spec(variable: Variable) -> PartitionSpec:
+    return variable.storage.layout.along_all_axes.spec

@@ -22,6 +22,7 @@ from distlab.errors import ContextError
 from distlab.step.arguments import in_place
 from distlab.step.arguments.leaves import Arguments
 from distlab.step.arguments.names import Declared, declared
+from distlab.step.jaxprs.without_mesh import without_mesh
 from distlab.text.shown import shown_text
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
@@ -101,7 +102,7 @@ def trace(
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
-        with _seen(mesh, on_mesh), jax_internals.sums_of_numbers(AXIS, _differs):
+        with _seen(mesh, on_mesh or mesh.model > 1), jax_internals.sums_of_numbers(AXIS, _differs):
             jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
         raise needs_python(fn, "run", error, _other_ways(arguments.numbers())) from error
@@ -121,8 +122,13 @@ def trace(
             "function that JAX was tracing, where it had no numbers. Return values from functions "
             "instead of storing them."
         )
+    # Replicas of different shapes have programs of their own, over meshes of their own.
+    several = mesh.model > 1 and not on_mesh
     return LocalTrace(
-        ClosedJaxpr(jaxpr.jaxpr, [_unshared(const) for const in jaxpr.consts]),
+        ClosedJaxpr(
+            without_mesh(jaxpr.jaxpr) if several else jaxpr.jaxpr,
+            [_unshared(const) for const in jaxpr.consts],
+        ),
         **found,
         on_mesh=on_mesh,
     )
@@ -169,7 +175,7 @@ def _differs(value: Any) -> bool:
 
 
 def _seen(mesh: ReplicaMesh, on_mesh: bool) -> AbstractContextManager[None]:
-    return mesh.seen_by_a_replica() if on_mesh or mesh.model > 1 else nullcontext()
+    return mesh.seen_by_a_replica() if on_mesh else nullcontext()
 
 
 def traced_constants(traces: list[LocalTrace]) -> list[Any]:

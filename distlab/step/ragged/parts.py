@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import jax_internals
 from distlab.devices.jax_internals import plain
@@ -29,10 +29,12 @@ Compute: TypeAlias = Callable[[dict[SlotKey, Any]], dict[SlotKey, jax.Array]]
 
 
 class Boundary(NamedTuple):
-    """The inputs and outputs of a step."""
+    """The inputs and outputs of a step; the specs divide them along the model axis, too."""
 
     inputs: list[Partition]
     outputs: list[Partition]
+    in_specs: list[PartitionSpec]
+    out_specs: list[PartitionSpec]
     shapes: list[Shape]  # on one replica, padded
     donated: list[bool]  # inputs that the step deletes
 
@@ -42,6 +44,7 @@ class Slot(NamedTuple):
 
     number: int
     partition: Partition
+    spec: PartitionSpec  # of the array, also along the model axis
     block: jax.ShapeDtypeStruct
     generator: str | None  # of random keys, which lie in the array as plain numbers
 
@@ -61,8 +64,8 @@ class Slot(NamedTuple):
         shape = list(self.block.shape)
         for axis, name in enumerate(self.partition.spec):
             if name == AXIS:
-                shape[axis] *= mesh.size
-        sharding = NamedSharding(mesh, self.partition.spec)
+                shape[axis] *= mesh.shape[AXIS]
+        sharding = NamedSharding(mesh, self.spec)
         return jax.ShapeDtypeStruct(tuple(shape), self.block.dtype, sharding=sharding)
 
 
@@ -109,8 +112,8 @@ class _Planner:
         self._boundary = boundary
         self._mesh = mesh
         self._slots: dict[SlotKey, Slot] = {}
-        for position, (array, partition) in enumerate(zip(arrays, boundary.inputs, strict=True)):
-            self._add_input(position, array, partition)
+        for position, array in enumerate(arrays):
+            self._add_input(position, array)
         self.parts: list[Part] = []
         for number in range(len(stages.own)):
             for group in range(len(stages.groups)):
@@ -129,21 +132,24 @@ class _Planner:
         """Returns the slots of the step's outputs."""
         return [self._slots["output", n] for n in range(len(self._boundary.outputs))]
 
-    def _add_input(self, position: int, array: Any, partition: Partition) -> None:
-        data = plain(array)
+    def _add_input(self, position: int, array: Any) -> None:
+        data, partition = plain(array), self._boundary.inputs[position]
         shape = NamedSharding(self._mesh.mesh, partition.spec).shard_shape(data.shape)
         generator = jax_internals.key_impl(array.dtype) if is_key(array) else None
         block = jax.ShapeDtypeStruct(shape, data.dtype)
-        self._slots["input", position] = Slot(len(self._slots), partition, block, generator)
+        spec = self._boundary.in_specs[position]
+        self._slots["input", position] = Slot(len(self._slots), partition, spec, block, generator)
 
     def _slot(self, key: SlotKey, aval: Any) -> Slot:
         """Returns the slot of a value that a part computes."""
         if key not in self._slots:
-            partition, shape = ROWS, aval.shape
+            partition, spec, shape = ROWS, ROWS.spec, aval.shape
             if key[0] == "output":
-                partition, shape = self._boundary.outputs[key[1]], self._boundary.shapes[key[1]]
+                number, boundary = key[1], self._boundary
+                partition, spec = boundary.outputs[number], boundary.out_specs[number]
+                shape = boundary.shapes[number]
             generator = jax_internals.key_impl(aval.dtype) if is_key(aval) else None
-            slot = Slot(len(self._slots), partition, aval, generator)
+            slot = Slot(len(self._slots), partition, spec, aval, generator)
             block = jax.eval_shape(slot.stored, jax.ShapeDtypeStruct(shape, aval.dtype))
             self._slots[key] = slot._replace(block=block)
         return self._slots[key]
@@ -163,8 +169,7 @@ class _Planner:
             computed = compute(dict(zip(sources, values, strict=True)))
             return [computed[key] for key in results]
 
-        devices = [self._mesh.devices[replica] for replica in replicas]
-        mesh = self._mesh.mesh if common else Mesh(np.array(devices), (AXIS,))
+        mesh = self._mesh.mesh if common else self._mesh.of(replicas)
         received = [self._slots[key] for key in sources]
         self.parts.append(Part(replicas, mesh, common, received, returned, of_lists))
 

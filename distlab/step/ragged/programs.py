@@ -8,7 +8,7 @@ programs where they lie on the devices: nothing is copied.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias, final
 
@@ -21,6 +21,9 @@ from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.step.ragged.parts import Boundary, Part, Slot, parts_of
 from distlab.step.ragged.stages import Stages
+
+Pieces: TypeAlias = dict[int, list[jax.Array]]
+"""The pieces of an array by replica, one for each of its devices."""
 
 Assemble: TypeAlias = Callable[[list[jax.Array]], jax.Array]
 """Makes an array over several devices of its pieces."""
@@ -40,7 +43,7 @@ class RaggedPrograms:
     ) -> None:
         self.programs: list[Any] = []
         self._donated = boundary.donated
-        self._shardings = [NamedSharding(mesh.mesh, one.spec) for one in boundary.inputs]
+        self._shardings = [NamedSharding(mesh.mesh, spec) for spec in boundary.in_specs]
         self._parts, self._outputs = parts_of(stages, boundary, mesh, arrays)
         self._lowered = [_lowered(name, part) for part in self._parts]
         self._assemblers = [
@@ -70,13 +73,13 @@ class RaggedPrograms:
             own = array.sharding
             if own != sharding and not own.is_equivalent_to(sharding, array.ndim):
                 raise ValueError(f"expected an array with {sharding}, got {array.sharding}")
-        between = _Between(arrays)
-        ends: dict[int, jax.Array] = {}
+        between = _Between(arrays, self._replicas)
+        ends: Pieces = {}
         for number, (part, program) in enumerate(zip(self._parts, self.programs, strict=True)):
             sources = zip(part.sources, self._assemblers[number], strict=True)
             received = [between.over(part, slot.number, assemble) for slot, assemble in sources]
             end, *results = program(*received)
-            ends.update(zip(part.replicas, jax_internals.pieces(end), strict=True))
+            ends.update(_by_replica(end, part.replicas))
             for slot, result in zip(part.results, results, strict=True):
                 between.add(part, slot.number, result)
             if part.common and number + 1 < len(self._parts):
@@ -88,12 +91,12 @@ class RaggedPrograms:
         for array, is_donated in zip(arrays, self._donated, strict=True):
             if is_donated and not array.is_deleted():
                 array.delete()
-        return [*outputs, self._end([ends[replica] for replica in self._replicas])]
+        return [*outputs, self._end(_joined(ends, self._replicas))]
 
     def _output(self, between: _Between, slot: Slot, assemble: Assemble) -> jax.Array:
         array = between.whole.get(slot.number)
         if array is None:
-            array = assemble([between.piece(slot.number, replica) for replica in self._replicas])
+            array = assemble(_joined(between.pieces(slot.number), self._replicas))
         if slot.generator is None:
             return array
         return jax.random.wrap_key_data(array, impl=slot.generator)
@@ -103,29 +106,40 @@ class RaggedPrograms:
 class _Between:
     """The values between the programs of one step, by the number of their slot."""
 
-    def __init__(self, arrays: list[jax.Array]) -> None:
+    def __init__(self, arrays: list[jax.Array], replicas: Sequence[int]) -> None:
         self.whole: dict[int, jax.Array] = dict(enumerate(map(plain, arrays)))
-        self._pieces: dict[int, dict[int, jax.Array]] = {}
+        self._pieces: dict[int, Pieces] = {}
+        self._replicas = replicas
 
-    def piece(self, slot: int, replica: int) -> jax.Array:
-        """Returns a value on the device of one replica."""
+    def pieces(self, slot: int) -> Pieces:
+        """Returns a value on the devices of each replica."""
         if slot not in self._pieces:
-            self._pieces[slot] = dict(enumerate(jax_internals.pieces(self.whole[slot])))
-        return self._pieces[slot][replica]
+            self._pieces[slot] = _by_replica(self.whole[slot], self._replicas)
+        return self._pieces[slot]
 
     def over(self, part: Part, slot: int, assemble: Assemble) -> jax.Array:
         """Returns a value over the devices of a part."""
         if part.common and slot in self.whole:
             return self.whole[slot]
-        return assemble([self.piece(slot, replica) for replica in part.replicas])
+        return assemble(_joined(self.pieces(slot), part.replicas))
 
     def add(self, part: Part, slot: int, result: jax.Array) -> None:
         """Adds a value that a part computed; that of one group is a part of a value."""
         if part.common:
             self.whole[slot] = result
             return
-        own = zip(part.replicas, jax_internals.pieces(result), strict=True)
-        self._pieces.setdefault(slot, {}).update(own)
+        self._pieces.setdefault(slot, {}).update(_by_replica(result, part.replicas))
+
+
+def _by_replica(array: jax.Array, replicas: Sequence[int]) -> Pieces:
+    """Returns the pieces of an array over some replicas' devices."""
+    held = jax_internals.pieces(array)
+    each = len(held) // len(replicas)
+    return {replica: held[n * each : (n + 1) * each] for n, replica in enumerate(replicas)}
+
+
+def _joined(pieces: Pieces, replicas: Iterable[int]) -> list[jax.Array]:
+    return [piece for replica in replicas for piece in pieces[replica]]
 
 
 def _lowered(name: str, part: Part) -> jax.stages.Lowered:
@@ -137,6 +151,7 @@ def _lowered(name: str, part: Part) -> jax.stages.Lowered:
     mapped = jax.shard_map(
         on_replica,
         mesh=part.mesh,
+        axis_names={AXIS},
         in_specs=tuple(slot.partition.spec for slot in part.sources),
         out_specs=[PartitionSpec(AXIS), *(slot.partition.spec for slot in part.results)],
         check_vma=False,
@@ -147,4 +162,6 @@ def _lowered(name: str, part: Part) -> jax.stages.Lowered:
         return outputs
 
     step.__name__ = name
-    return jax.jit(step).lower(*[slot.over(part.mesh) for slot in part.sources])
+    specs = [PartitionSpec(AXIS), *(slot.spec for slot in part.results)]
+    out = [NamedSharding(part.mesh, spec) for spec in specs]
+    return jax.jit(step, out_shardings=out).lower(*[slot.over(part.mesh) for slot in part.sources])
