@@ -250,17 +250,18 @@ class OnModelAxis(_OnMesh):
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns each replica's value, whole on its first device."""
-        return {replica: self._whole(array, replica) for replica in self._mesh.local_replicas}
+        return {replica: self.copy(array, replica) for replica in self.replicas}
 
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first replica's value, whole on its first device."""
-        return self._whole(array, self._mesh.local_replicas[0])
+        return self.copy(array, self.replicas[0])
 
-    def _whole(self, array: jax.Array, replica: int) -> jax.Array:
+    def copy(self, array: jax.Array, replica: int) -> jax.Array:
+        """Returns a replica's value, whole on its first device."""
         own = jax.make_array_from_single_device_arrays(
             array.shape, self._of(replica), held(array)[self._place(replica)]
         )
-        return uncommitted(jax.device_put(own, self._mesh.devices[replica]))
+        return uncommitted(moved(own, self._mesh.devices[replica]))
 
 
 @final

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import distlab as dl
 from distlab import events
@@ -54,7 +57,13 @@ class Training:
 
     def losses(self, data: list[Any]) -> list[float]:
         batches = self.strategy.experimental_distribute_dataset(data)
-        return [float(self.strategy.run(self.step, args=one).values[0]) for one in batches]
+        results = [self.strategy.run(self.step, args=one) for one in batches]
+        return [float(self.strategy.experimental_local_results(one)[0]) for one in results]
+
+
+def parts(variable: dl.Variable) -> set[tuple[int, ...]]:
+    """Returns the shapes of what the devices hold of a variable."""
+    return {piece.data.shape for piece in variable.storage.alive().addressable_shards}
 
 
 def unsplit() -> dl.MirroredStrategy:
@@ -87,11 +96,11 @@ def test_weights_and_moments_stay_divided(
 ) -> None:
     training, _, _ = trained
     held = {
-        variable.name: {piece.data.shape for piece in variable.storage.alive().addressable_shards}
+        variable.name: parts(variable)
         for variable in (*training.weights.values(), *training.moments.values())
     }
-    parts = {"w1": {(64, 128)}, "b1": {(128,)}, "w2": {(128, 10)}, "b2": {(10,)}}
-    assert held == parts | {f"m/{name}": shapes for name, shapes in parts.items()}
+    expected = {"w1": {(64, 128)}, "b1": {(128,)}, "w2": {(128, 10)}, "b2": {(10,)}}
+    assert held == expected | {f"m/{name}": shapes for name, shapes in expected.items()}
 
 
 def test_activations_move_in_a_replica_and_gradients_between(
@@ -116,3 +125,140 @@ def test_events_name_axes_and_parts(trained: tuple[Training, list[float], Listen
     assert (w1.layout, w1.shape, w1.spec) == ("divided", [64, WIDTH], [[], ["model"]])
     assert w1.bytes_per_device == [64 * 128 * 4] * 8
     assert (b2.layout, b2.spec, b2.bytes_per_device) == ("replicated", [], [40] * 8)
+
+
+def test_a_partial_batch_computes_as_without_the_axis() -> None:
+    data = [*DATA[:2], tuple(part[:29] for part in DATA[2])]
+    training = Training(split())
+    assert training.losses(data) == pytest.approx(Training(unsplit()).losses(data), abs=2.4e-7)
+    assert parts(training.weights["w1"]) == {(64, 128)}
+
+
+def test_eager_steps_read_and_assign_whole_values(eager: bool) -> None:
+    strategy = dl.MirroredStrategy(model_axis=4)
+    with strategy.scope():
+        w = dl.Variable(np.arange(8, dtype=np.float32), name="w", layout=("model",))
+
+    def step() -> jax.Array:
+        w.assign_add(dl.get_replica_context().all_reduce("SUM", w.value()))
+        return w.value()
+
+    assert [one.tolist() for one in strategy.run(step).values] == [[3.0 * n for n in range(8)]] * 2
+    assert parts(w) == {(2,)}
+
+
+@pytest.mark.parametrize("examples", [16, 13])
+def test_a_bare_spec_constrains_values_in_steps(examples: int) -> None:
+    strategy = split()
+
+    def halves(x: jax.Array) -> jax.Array:
+        return jax.lax.with_sharding_constraint(2 * x, P(None, "model"))
+
+    def step(x: jax.Array) -> jax.Array:
+        looped, _ = jax.lax.scan(lambda c, _: (halves(c), None), x, None, length=2)
+        return dl.get_replica_context().all_reduce(
+            "SUM", (halves(x) + jax.jit(halves)(looped)).sum()
+        )
+
+    batch = next(
+        iter(strategy.experimental_distribute_dataset([np.ones((examples, 4), np.float32)]))
+    )
+    assert float(strategy.run(step, args=(batch,)).values[3]) == examples * 4 * 10
+
+
+def test_a_loop_that_reads_the_replicas_number_is_whole_on_each_device() -> None:
+    results = []
+    for strategy in (split(), unsplit()):
+        with strategy.scope():
+            w = dl.Variable(np.arange(32, dtype=np.float32).reshape(4, 8), name="w1")
+
+        def step(x: jax.Array, w: dl.Variable = w) -> jax.Array:
+            context = dl.get_replica_context()
+            number = context.replica_id_in_sync_group
+
+            def add(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+                return carry + number * (x @ w).sum(), None
+
+            w.assign_add(context.all_reduce("SUM", x.T @ x @ w))
+            return jax.lax.scan(add, jnp.zeros(()), None, length=2)[0]
+
+        data = [np.arange(20, dtype=np.float32).reshape(5, 4) % 3]
+        batch = next(iter(strategy.experimental_distribute_dataset(data)))
+        outputs = strategy.run(step, args=(batch,)).values
+        results.append(([float(one) for one in outputs], np.asarray(w).tolist()))
+    assert results[0] == results[1]
+
+
+def test_layouts_outlive_what_is_done_from_outside(tmp_path: Path) -> None:
+    strategy = split()
+    with strategy.scope():
+        w = dl.Variable(START["w1"], name="w1")
+    checkpoint = dl.train.Checkpoint(w=w)
+    path = checkpoint.save(str(tmp_path / "model"))
+    copied = copy.deepcopy(w)
+    w.values[1].assign(START["w1"] + 1)
+    assert [float(one[0, 0]) for one in w.values] == pytest.approx(
+        [START["w1"][0, 0] + (replica == 1) for replica in range(4)]
+    )
+    w.assign(START["w1"] * 2)
+    w.assign_add(START["w1"])
+    np.testing.assert_array_equal(np.asarray(w), START["w1"] * 2 + START["w1"])
+    checkpoint.restore(path)
+    for variable in (w, copied):
+        np.testing.assert_array_equal(np.asarray(variable), START["w1"])
+        assert {one.data.shape for one in variable.storage.alive().addressable_shards} == {
+            (64, 128)
+        }
+    with unsplit().scope():
+        whole = dl.Variable(START["w1"] * 0, name="w1")
+    dl.train.Checkpoint(w=whole).restore(path)
+    np.testing.assert_array_equal(np.asarray(whole), START["w1"])
+
+
+def test_what_replicas_computed_has_a_component_each() -> None:
+    strategy = split()
+    context = dl.get_replica_context
+    numbers = strategy.run(lambda: jnp.ones((1, 2)) * context().replica_id_in_sync_group)
+    assert [one.tolist() for one in numbers.values] == [[[n, n]] for n in range(4)]
+    assert strategy.reduce("SUM", numbers, axis=None).tolist() == [[6, 6]]
+    assert strategy.reduce("MEAN", numbers, axis=0).tolist() == [1.5, 1.5]
+    gathered = [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert strategy.gather(numbers, axis=0).tolist() == gathered
+    inside = strategy.run(lambda x: context().all_gather(x, 0), args=(numbers,))
+    assert inside.values[2].tolist() == gathered
+
+
+@pytest.mark.parametrize("examples", [16, 7])
+def test_one_replica_may_have_all_devices(examples: int) -> None:
+    strategy = dl.MirroredStrategy(model_axis=8, layouts=LAYOUTS)
+    data = [tuple(part[:examples] for part in one) for one in DATA[:3]]
+    expected = Training(dl.MirroredStrategy(["CPU:0"])).losses(data)
+    training = Training(strategy)
+    assert training.losses(data) == pytest.approx(expected, abs=2.4e-7)
+    assert parts(training.weights["w2"]) == {(32, 10)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "message"),
+    [
+        ((4, 5), (None, "model"), r"dimension 1 of w \[4, 5\] is 5"),
+        ((4, 6), (None, "data"), r'has "model" or None for each dimension, got \[None, .data.\]'),
+        ((4,), (None, "model"), "for w of 1 dimensions"),
+        ((4, 4), ("model", "model"), "divides one dimension"),
+    ],
+)
+def test_layouts_that_cannot_be_are_refused(shape: Any, layout: Any, message: str) -> None:
+    with split().scope(), pytest.raises(dl.errors.ShardingError, match=message):
+        dl.Variable(np.zeros(shape, np.float32), name="w", layout=layout)
+
+
+def test_a_name_that_two_patterns_find_is_refused() -> None:
+    strategy = dl.MirroredStrategy(model_axis=2, layouts={"w": ("model",), "w1": (None, "model")})
+    with strategy.scope(), pytest.raises(dl.errors.ShardingError, match=r"matches .'w', 'w1'"):
+        dl.Variable(START["w1"], name="dense/w1")
+
+
+@pytest.mark.parametrize("size", [3, 0, 16, True])
+def test_a_model_axis_divides_the_number_of_devices(size: Any) -> None:
+    with pytest.raises(dl.errors.DeviceError, match="must divide the number of devices"):
+        dl.MirroredStrategy(model_axis=size)

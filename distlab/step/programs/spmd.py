@@ -210,7 +210,7 @@ class SpmdFunction:
         for leaf, block in zip(self.leaves, arrays, strict=True):
             inputs.append(Input(leaf.partition, block, leaf.partition is WHOLE))
         constants = [constant(one) for one in first.jaxpr.consts]
-        outputs = self._out_partitions()
+        outputs = self._out_partitions(_partition)
         try:
             return evaluate(first.jaxpr, constants, inputs, outputs, self.replicas)
         except (ValueError, NotImplementedError) as error:
