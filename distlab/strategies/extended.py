@@ -301,6 +301,7 @@ class StrategyExtended:
                     scopes.cross_replica(self._strategy, updating=True),
                 ):
                     results.append(fn(*own_args, **own_kwargs))
+            undo.store()
         except BaseException:
             undo.restore()
             raise

@@ -27,11 +27,30 @@ from distlab.variables.storage import giving
 
 @final
 class Undo:
-    """Assignments of copies of variables that are put back where the function fails."""
+    """Assignments of copies of variables that are put back where the function fails.
+
+    Of a divided variable, of which a replica has a part, each replica's value is kept whole until
+    all have assigned theirs: one that reads after it assigned finds its own.
+    """
 
     def __init__(self) -> None:
         self._before: dict[StoredVariable, jax.Array] = {}
+        self._own: dict[StoredVariable, dict[int, jax.Array]] = {}
         self._over = False
+
+    def copy(self, variable: StoredVariable, number: int) -> jax.Array:
+        """Returns the present value of a copy."""
+        own = self._own.get(variable, {})
+        return own[number] if number in own else variable.storage.copy(number)
+
+    def store(self) -> None:
+        """Stores each replica's part of what it assigned to divided variables."""
+        with giving:
+            for variable, own in self._own.items():
+                self.keep(variable, variable.storage.array)
+                for number, value in own.items():
+                    variable.storage.set_copy(number, value)
+            self._own.clear()
 
     def keep(self, variable: StoredVariable, array: jax.Array) -> None:
         """Keeps what a variable held before it was assigned, if it is the first assignment."""
@@ -42,6 +61,9 @@ class Undo:
         with giving:
             if self._over:
                 raise SystemExit
+            if variable.storage.layout.partition.axis is not None:
+                self._own.setdefault(variable, {})[number] = value
+                return
             self.keep(variable, variable.storage.array)
             variable.storage.set_copy(number, value)
 
@@ -312,7 +334,7 @@ class EagerFrame(Frame):
         """Returns a copy, moved to the replica's device if it is elsewhere."""
         self.note_kept()
         with jax_internals.outside_of_traces():
-            copy = variable.storage.copy(self._replica if number is None else number)
+            copy = self._undo.copy(variable, self._replica if number is None else number)
             server_traffic.note_read(variable.storage)
             return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
 

@@ -137,7 +137,7 @@ class Storage:
         """Replaces one copy and keeps the others."""
         with self.changing:
             array = self.alive()
-            self.set_apart(apart=True)
+            self.set_apart(apart=self.layout.partition.axis is None)
             self.array = self.layout.with_copy(array, replica, value)
 
     def set_apart(self, *, apart: bool) -> None:

@@ -257,7 +257,10 @@ class Variable(VariableVerbs, Uncopied):
 
     @functools.cached_property
     def values(self) -> tuple[VariableCopy, ...]:
-        """The copies in replica order, each of which can be read and assigned."""
+        """The copies in replica order, each of which can be read and assigned.
+
+        Of a divided variable each is the whole value, which can only be read.
+        """
         return tuple(VariableCopy(self, replica) for replica in self.storage.layout.replicas)
 
     # ---- assigning
@@ -317,7 +320,7 @@ class Variable(VariableVerbs, Uncopied):
         arrays = [self.checked(component, verb) for component in value.values]
         with in_flight.dispatching:
             for copy, array in zip(self.values, arrays, strict=True):
-                copy._update(array, verb)
+                copy.combine(array, verb)
         return self
 
     def _update_all(self, placed: jax.Array, verb: str) -> None:

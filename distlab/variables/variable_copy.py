@@ -11,6 +11,7 @@ import numpy as np
 from distlab.context import scopes
 from distlab.context.replica_context import get_replica_context
 from distlab.devices.requirements import require_not_staged
+from distlab.errors import UnsupportedError
 from distlab.values import copy_events
 from distlab.variables import frames, replicas, scattering
 from distlab.variables.operations import COMBINE
@@ -67,13 +68,22 @@ class VariableCopy(VariableVerbs):
     def _update(self, operand: Any, verb: str) -> VariableCopy:
         variable = self.variable
         variable.require_own_strategy(verb)
+        if frames.current() is None and variable.storage.layout.partition.axis is not None:
+            raise UnsupportedError(
+                f"{self.name} is divided over the replicas and has no copies, so {verb} of one is "
+                f"not defined. Assign the variable: {self.name}.{verb}(value)."
+            )
         array = variable.checked(operand, verb)
         context = scopes.current_replica()
         if context is not None and context.strategy is variable.strategy:
             array = replicas.in_turn(variable, array, verb, get_replica_context())
-        with variable.storage.changing:
-            self._write(COMBINE[verb](self.value(), self._beside(array)))
+        self.combine(array, verb)
         return self
+
+    def combine(self, array: jax.Array, verb: str) -> None:
+        """Assigns an array of the copy's shape and dtype."""
+        with self.variable.storage.changing:
+            self._write(COMBINE[verb](self.value(), self._beside(array)))
 
     def _scatter(self, kind: str, slices: Any) -> VariableCopy:
         self.variable.require_own_strategy(f"scatter_{kind}")

@@ -101,6 +101,7 @@ def run(
         run_in_turn(replicas, meeting.meet)
         if captured is not None:
             captured.require_unchanged()
+        undo.store()
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException as error:
         try:
@@ -228,6 +229,7 @@ class EagerCollectives:
         """Calls `fn` once, in the thread that called `run`."""
 
         def combine(operands: list[Any]) -> Sequence[Any]:
+            self._undo.store()
             functions, args, kwargs = zip(*operands, strict=True)
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
             storages = {variable: variable.storage for variable in live()}

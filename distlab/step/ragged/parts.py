@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from distlab.devices import jax_internals
 from distlab.devices.jax_internals import plain
 from distlab.devices.key_data import is_key
-from distlab.devices.layouts import ROWS, Partition
+from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.step.jaxprs import operations
 from distlab.step.ragged.stages import Handed, Stages, Values, variables
@@ -37,6 +37,22 @@ class Boundary(NamedTuple):
     out_specs: list[PartitionSpec]
     shapes: list[Shape]  # on one replica, padded
     donated: list[bool]  # inputs that the step deletes
+
+    def whole(self) -> Boundary:
+        """Returns the same with copies in place of what is divided over the replicas."""
+        inputs, in_specs = _whole(self.inputs, self.in_specs)
+        outputs, out_specs = _whole(self.outputs, self.out_specs)
+        return Boundary(inputs, outputs, in_specs, out_specs, self.shapes, self.donated)
+
+
+def _whole(
+    partitions: list[Partition], specs: list[PartitionSpec]
+) -> tuple[list[Partition], list[PartitionSpec]]:
+    divided = [one.axis is not None for one in partitions]
+    return (
+        [WHOLE if d else one for d, one in zip(divided, partitions, strict=True)],
+        [WHOLE.spec if d else one for d, one in zip(divided, specs, strict=True)],
+    )
 
 
 class Slot(NamedTuple):

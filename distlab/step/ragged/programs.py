@@ -2,7 +2,8 @@
 
 A group's program runs on the devices of its replicas only and has no collectives, so groups
 don't wait for each other. The program of a common stage reads the outputs of the groups'
-programs where they lie on the devices: nothing is copied.
+programs where they lie on the devices: nothing is copied. Variables that are divided over the
+replicas are gathered by a program before all others, and their new values divided by one after.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.jax_internals import plain
+from distlab.devices.layouts import Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.step.ragged.parts import Boundary, Part, Slot, parts_of
 from distlab.step.ragged.stages import Stages
@@ -44,8 +46,17 @@ class RaggedPrograms:
         self.programs: list[Any] = []
         self._donated = boundary.donated
         self._shardings = [NamedSharding(mesh.mesh, spec) for spec in boundary.in_specs]
-        self._parts, self._outputs = parts_of(stages, boundary, mesh, arrays)
+        self._gathered = _divided(boundary.inputs)
+        self._divided = _divided(boundary.outputs)
+        self._parts, self._outputs = parts_of(stages, boundary.whole(), mesh, arrays)
         self._lowered = [_lowered(name, part) for part in self._parts]
+        if self._gathered:
+            given = [arrays[n] for n in self._gathered]
+            self._lowered.insert(0, _lowered_move(name, given, [mesh.whole] * len(given)))
+        if self._divided:
+            made = [self._outputs[n].over(mesh.mesh) for n in self._divided]
+            homes = [NamedSharding(mesh.mesh, boundary.out_specs[n]) for n in self._divided]
+            self._lowered.append(_lowered_move(name, made, homes))
         self._assemblers = [
             [jax_internals.assembler(slot.over(part.mesh)) for slot in part.sources]
             for part in self._parts
@@ -73,9 +84,13 @@ class RaggedPrograms:
             own = array.sharding
             if own != sharding and not own.is_equivalent_to(sharding, array.ndim):
                 raise ValueError(f"expected an array with {sharding}, got {array.sharding}")
+        programs = iter(self.programs)
+        if self._gathered:
+            _move(next(programs), arrays, self._gathered)
+            in_flight.admit(arrays[self._gathered[-1]])
         between = _Between(arrays, self._replicas)
         ends: Pieces = {}
-        for number, (part, program) in enumerate(zip(self._parts, self.programs, strict=True)):
+        for number, (part, program) in enumerate(zip(self._parts, programs, strict=False)):
             sources = zip(part.sources, self._assemblers[number], strict=True)
             received = [between.over(part, slot.number, assemble) for slot, assemble in sources]
             end, *results = program(*received)
@@ -88,6 +103,8 @@ class RaggedPrograms:
             self._output(between, slot, assemble)
             for slot, assemble in zip(self._outputs, self._output_assemblers, strict=True)
         ]
+        if self._divided:
+            _move(next(programs), outputs, self._divided)
         for array, is_donated in zip(arrays, self._donated, strict=True):
             if is_donated and not array.is_deleted():
                 array.delete()
@@ -140,6 +157,27 @@ def _by_replica(array: jax.Array, replicas: Sequence[int]) -> Pieces:
 
 def _joined(pieces: Pieces, replicas: Iterable[int]) -> list[jax.Array]:
     return [piece for replica in replicas for piece in pieces[replica]]
+
+
+def _divided(partitions: list[Partition]) -> list[int]:
+    return [n for n, one in enumerate(partitions) if one.axis is not None]
+
+
+def _move(program: Any, arrays: list[jax.Array], positions: list[int]) -> None:
+    """Replaces some arrays by those that a program makes of them."""
+    for n, moved in zip(positions, program([arrays[n] for n in positions]), strict=True):
+        arrays[n] = moved
+
+
+def _lowered_move(
+    name: str, arrays: Sequence[Any], shardings: list[NamedSharding]
+) -> jax.stages.Lowered:
+    def step(arrays: list[jax.Array]) -> list[jax.Array]:
+        return arrays
+
+    step.__name__ = name
+    given = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding) for a in arrays]
+    return jax.jit(step, out_shardings=shardings).lower(given)
 
 
 def _lowered(name: str, part: Part) -> jax.stages.Lowered:
