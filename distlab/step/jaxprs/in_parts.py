@@ -82,7 +82,7 @@ def operand_forms(equation: Any, axis: int, parts: int) -> list[Form] | None:
 
 def part_of_result(equation: Any, axis: int, parts: int, operands: list[Any]) -> Any:
     """Returns a part of the result, of operands in the forms that `operand_forms` returns."""
-    params = equation.primitive.get_bind_params(equation.params)
+    params = dict(equation.primitive.get_bind_params(equation.params))
     for key in {"shape", "new_sizes"} & params.keys():
         params[key] = tuple(n // parts if d == axis else n for d, n in enumerate(params[key]))
     for key in {"sharding", "out_sharding"} & params.keys():
