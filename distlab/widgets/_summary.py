@@ -20,7 +20,7 @@ from distlab.folds import (
 from distlab.folds.placement import is_server
 from distlab.meshes.pictures import pictures_html
 from distlab.page.facts.batch import missing_text, share_of
-from distlab.page.facts.cards import lost_text, reduction_rows
+from distlab.page.facts.cards import lost_text, placement_facts, reduction_rows
 from distlab.page.facts.metrics import loss_text
 from distlab.page.facts.progress import halt_text, left_text, rate_texts, steps_text
 from distlab.page.facts.run import ENDED_WITHOUT_CLOSING, ending_text, errors_text
@@ -227,6 +227,11 @@ def _placement(placement: PlacementColumns) -> Pairs:
     ]
 
 
+def _variables(placement: PlacementColumns) -> str:
+    facts = placement_facts(placement)
+    return f"Variables: {facts['variable_bytes']}." if facts["divides_variables"] else ""
+
+
 def _captured(captures: CaptureColumns) -> Pairs:
     rows = zip(captures["device"], captures["compute"], captures["waiting"], strict=True)
     return [
@@ -250,6 +255,7 @@ def _notes(
     notes = [
         missing_text(wanted, batch, folds.columns("batches")["count"]),
         _BUSY if watched else "",
+        _variables(folds.columns("placement")) if "placement" in charts else "",
         _SIMULATED if header["simulated"] else "",
         ending_text(header),
         errors_text(header),
