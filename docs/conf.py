@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import bokeh
@@ -66,6 +67,9 @@ autoclass_content = "both"
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+# The reference has them all, whatever is installed.
+LIBRARIES = ("cloudpickle", "dask", "distributed", "flax", "ipyparallel", "keras", "orbax")
+autodoc_mock_imports = [name for name in LIBRARIES if find_spec(name) is None]
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Attributes", "params_style")]
 python_maximum_signature_line_length = 88
