@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import anywidget
 import bokeh
@@ -27,6 +27,8 @@ class ViewWidget(anywidget.AnyWidget):
     page sends clicks on the buttons. Each is acknowledged, so that the page can show that
     clicks have to wait.
     """
+
+    _has_sent: ClassVar[bool] = False  # BokehJS, which all views of a page share
 
     _esm = file_text("host.js") + file_text("view.js")
     _css = theme.css_within(_SCOPE) + file_text("view.css")
@@ -55,8 +57,10 @@ class ViewWidget(anywidget.AnyWidget):
         super().__init__(host=host, bokeh_version=bokeh.__version__, charts=list(charts))
         let_messages_pass(self)
         self.on_msg(_answer)
-        # A page that opens while a cell runs may get no answer, so it need not ask.
-        self.send({"kind": "bokehjs"}, [bokehjs()])
+        # A page that opens while a cell runs may get no answer, so the first one need not ask.
+        if not ViewWidget._has_sent:
+            ViewWidget._has_sent = True
+            self.send({"kind": "bokehjs"}, [bokehjs()])
 
     def show(self, summary: Summary, folds: Folds) -> None:
         """Updates the pages."""

@@ -1,6 +1,7 @@
 // Draws a run's charts into every element whose class is the model's `host`, and
-// follows the model's data. The kernel sends BokehJS, once for a page.
-const ASK_AFTER_MS = 3000
+// follows the model's data. The kernel sends BokehJS with its first view; later pages ask for it,
+// once for all of their views.
+const ASK_AFTER_MS = 1000, ANSWER_AFTER_MS = 3000
 const CLICK_WAITS_MS = 2500
 const WAITING =
   "The kernel has not received this click yet. Some front ends deliver clicks only when the cell " +
@@ -208,10 +209,16 @@ function initialize({ model }) {
     if (content.kind === "bokehjs") receive(entry, version, buffers[0])
   }
   model.on("msg:custom", listen)
-  const timer = setTimeout(() => entry.started || model.send({ kind: "bokehjs" }), ASK_AFTER_MS)
+  const timer = setInterval(() => {
+    if (entry.started) clearInterval(timer)
+    else if (!(Date.now() - entry.asked < ANSWER_AFTER_MS)) {
+      entry.asked = Date.now()
+      model.send({ kind: "bokehjs" })
+    }
+  }, ASK_AFTER_MS)
   const leave = drawInHosts(model, draw)
   return () => {
-    clearTimeout(timer)
+    clearInterval(timer)
     model.off("msg:custom", listen)
     leave()
   }

@@ -17,6 +17,7 @@ from distlab.page.charts import CHARTS
 from distlab.widgets import Watch
 from distlab.widgets._front_end import bokehjs
 from distlab.widgets._view_charts import ViewCharts
+from distlab.widgets._view_widget import ViewWidget, _answer
 from tests.synthetic import beginning, steps, whole_run
 
 CAPTURE = Capture(
@@ -90,3 +91,15 @@ def test_bokehjs_is_the_installed_version_small_and_read_once() -> None:
     assert len(script) < 500_000
     assert f'"{bokeh.__version__}"' in gzip.decompress(script).decode()
     assert bokehjs() is script
+
+
+def test_bokehjs_is_sent_once_a_kernel_and_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(ViewWidget, "_has_sent", False)
+    monkeypatch.setattr(ViewWidget, "send", lambda *sending: sent.append(len(sending[2][0])))
+    views = [ViewWidget("host", ("batches",), batch=None, buttons=False) for _ in range(3)]
+    assert sent == [len(bokehjs())]
+    _answer(views[2], {"kind": "bokehjs"}, [])
+    assert sent == [len(bokehjs())] * 2
+    for view in views:
+        view.close()
