@@ -19,7 +19,7 @@ from bokeh.plotting import figure
 from distlab.charts import _figure as fig
 from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import INK, colour, ramp
-from distlab.folds import ProgramColumns, ReductionColumns
+from distlab.folds import ReductionColumns
 from distlab.folds.arrays import MOST_ENTRIES, Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
@@ -47,7 +47,8 @@ class TrafficRow(TypedDict):
       bytes: Bytes of the operand on one device.
       participants: How many devices take part.
       group: How many of them work together.
-      device: Names of the devices in replica order, empty when unknown.
+      along: The mesh axes along which they lie, empty when unknown.
+      device: Names of the devices of one group, empty when unknown.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class TrafficRow(TypedDict):
     bytes: int
     participants: int
     group: int
+    along: str
     device: list[str]
 
 
@@ -63,7 +65,6 @@ def traffic_row(
     reductions: ReductionColumns,
     place: int,
     *,
-    programs: ProgramColumns | None = None,
     devices: Sequence[str] = (),
 ) -> TrafficRow | None:
     """Returns one kind of reduction for `Traffic` to draw.
@@ -71,8 +72,6 @@ def traffic_row(
     Args:
       reductions: Columns of `folds.Reductions`.
       place: Index of the row.
-      programs: Columns of `folds.Programs`, which have the groups in which devices work
-        together; without them all devices are one group.
       devices: Names of the devices that take part, in replica order.
 
     Returns:
@@ -93,33 +92,19 @@ def traffic_row(
     if place >= len(reductions["kind"]):
         return None
     inside, participants = reductions["inside"][place], reductions["participants"][place]
-    group = _group(reductions, place, programs) if programs is not None and inside else 0
+    group = reductions["group"][place] or participants
+    members = reductions["members"][place] if len(devices) == participants else ()
+    named = [devices[position] for position in members]
     return {
         "kind": reductions["kind"][place],
         "how": "" if inside else next(iter(reductions["how"][place]), ""),
         "where": plain(reductions["where"][place]),
         "bytes": reductions["bytes"][place],
         "participants": participants,
-        "group": group or participants,
-        "device": list(devices),
+        "group": group,
+        "along": plain(reductions["along"][place]) if len(named) == group else "",
+        "device": named if len(named) == group else list(devices),
     }
-
-
-def _group(reductions: ReductionColumns, place: int, programs: ProgramColumns) -> int:
-    """Returns the size of a reduction's groups, 0 when unknown."""
-    wanted = (
-        reductions["where"][place],
-        reductions["kind"][place],
-        reductions["bytes"][place],
-        reductions["participants"][place],
-        reductions["dtype"][place],
-    )
-    for function, collectives in zip(programs["function"], programs["collectives"], strict=True):
-        for one in collectives:
-            where = f"inside {function}"
-            if (where, one.kind, one.operand_bytes, one.participants, one.dtype) == wanted:
-                return one.group
-    return 0
 
 
 class Traffic:
@@ -194,7 +179,9 @@ class Traffic:
         lines = [(f"{plain(columns['kind'])} of {size} on each device, {columns['where']}", INK)]
         devices = f"{count_text(everyone)} devices take part"
         if group < everyone:
-            devices += f" in groups of {count_text(group)}: this is one, its members are unknown"
+            devices += f" in groups of {count_text(group)}"
+            along = columns["along"]
+            devices += f", along {along}: this is the first" if along else ": this is one of them"
         elif group == 1:
             devices = "One device takes part: nothing moves."
         elif group > _MOST_DRAWN:
@@ -309,9 +296,8 @@ def _phase_line(number: int, phase: Phase) -> tuple[str, str]:
 
 
 def _names(columns: TrafficRow, devices: int) -> list[str]:
-    known = columns["device"] if devices == columns["participants"] else []
-    if len(known) == devices:
-        return [plain(name, 24) for name in known]
+    if len(columns["device"]) == devices:
+        return [plain(name, 24) for name in columns["device"]]
     return [f"device {place}" for place in range(devices)]
 
 

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from math import nan
 from typing import ClassVar, Final, NamedTuple, TypedDict
 
+import numpy as np
+
 from distlab.events import Collective, Compile, Event, Reduction, Run, Step
 from distlab.folds._fold import Fold, table
+from distlab.meshes import blocks
 from distlab.text.units import counted, dtype_text
 
 _VALUE: Final = re.compile(r"(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d,<=]*)\](?: like (?P<name>.+))?")
@@ -70,6 +73,16 @@ def _along(collective: Collective) -> str:
     return f"{', '.join(collective.axes)}{shift}"
 
 
+def _members(collective: Collective, mesh: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the positions that differ from the mesh's first along a collective's axes."""
+    axes = {name: size if name in collective.axes else 1 for name, size in mesh.items()}
+    alike = math.prod(axes.values()) == collective.group
+    if not collective.axes or not alike or not blocks.is_sound((), mesh):
+        return ()
+    places = np.indices(tuple(axes.values())).reshape(len(axes), -1)
+    return tuple(np.ravel_multi_index(tuple(places), tuple(mesh.values())).tolist())
+
+
 _MOST_ROWS = 500
 
 
@@ -98,6 +111,7 @@ class ReductionColumns(TypedDict):
     participants: list[int]
     along: list[str]  #: Axes of the user's own mesh, such as `"data"`, `"seq shift +1"`; or empty
     group: list[int]  #: Devices that work together, 0 for unknown
+    members: list[tuple[int, ...]]  #: Positions of the first group in the mesh; empty for unknown
     sent_bytes: list[int]  #: Bytes that one device sends in all; 0 from Python
     count: list[int]
     at_least: list[bool]  #: XLA does not know how often: once a step is counted
@@ -124,6 +138,7 @@ class _Kind(NamedTuple):
     at_least: bool
     along: str = ""
     group: int = 0
+    members: tuple[int, ...] = ()
     wire_bytes: int = 0  # That one device sends each time
 
 
@@ -255,6 +270,7 @@ def _inside(
                 at_least=one.times_per_step is None,
                 along=_along(one) if of_user else "",
                 group=one.group,
+                members=_members(one, program.mesh),
                 wire_bytes=one.wire_bytes or 0,
             )
             times = 1 if one.times_per_step is None else one.times_per_step

@@ -102,7 +102,6 @@ def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
     return charts.traffic_row(
         folds.columns("reductions"),
         view.reduction,
-        programs=folds.columns("programs"),
         devices=folds.columns("header")["replicas"],
     )
 

@@ -26,6 +26,7 @@ def row(
         "bytes": size,
         "participants": devices,
         "group": group or devices,
+        "along": "",
         "device": [f"CPU:{device}" for device in range(devices)],
     }
 
@@ -109,7 +110,7 @@ def test_many_devices_are_a_table_of_rows() -> None:
     assert matrix(found, 4, 2).tolist() == [[2, 4], [4, 2]]
 
 
-def test_a_row_comes_from_the_folds_and_its_group_from_programs() -> None:
+def test_a_row_comes_from_the_folds_with_its_group() -> None:
     folds = Folds()
     assert traffic_row(folds.columns("reductions"), 0) is None
     folds.add(whole_run(10))
@@ -123,7 +124,7 @@ def test_a_row_comes_from_the_folds_and_its_group_from_programs() -> None:
     program = compiled(8)
     one = msgspec.structs.replace(program.collectives[0], group=2)
     folds.add([msgspec.structs.replace(program, collectives=[one])])
-    grouped = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
+    grouped = traffic_row(folds.columns("reductions"), 0)
     assert there(grouped)["group"] == 2
 
 

@@ -8,7 +8,7 @@ import re
 import msgspec
 import numpy as np
 
-from distlab.charts import AxisBars, PlacementTable, ReductionBars
+from distlab.charts import AxisBars, PlacementTable, ReductionBars, traffic_row
 from distlab.events import (
     ArrayPlace,
     Collective,
@@ -145,6 +145,22 @@ def test_totals_of_divided_variables_stand_above_those_of_copies() -> None:
     assert list(rows["variable"][::4]) == ["w", "b", "total", "not divided"]
     assert list(rows["text"][::4]) == ["2.05 kB", "128 B", "2.18 kB", "8.32 kB"]
     assert rows["detail"][1] == "float32[64, 32] P('replica'), holds [16:32, 0:32]"
+
+
+def test_a_reduction_along_an_axis_names_its_first_group() -> None:
+    sum_, shift = collective("all-reduce", ["data"], 1000), collective("all-gather", ["model"], 50)
+    compiled = msgspec.structs.replace(
+        samples.compiled(), program=0, mesh=SMALL,
+        collectives=[sum_, msgspec.structs.replace(shift, group=2)],
+    )  # fmt: skip
+    step = msgspec.structs.replace(samples.step(0), program=0)
+    columns = read([samples.run(), compiled, step]).columns("reductions")
+    names = [f"CPU:{n}" for n in range(8)]
+    rows = [traffic_row(columns, place, devices=names) for place in (0, 1)]
+    assert [row["device"] for row in rows if row] == [
+        ["CPU:0", "CPU:2", "CPU:4", "CPU:6"],
+        ["CPU:0", "CPU:1"],
+    ]
 
 
 def test_gathers_and_scatters_of_a_divided_variable_are_a_row() -> None:
