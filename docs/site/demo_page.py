@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,15 @@ LIMIT_SECONDS = 240
 
 
 def _export(app: Sphinx, error: Exception | None) -> None:
-    page = Path(app.outdir) / "demo.html"
-    if error is not None or app.config.nb_execution_mode == "off" or page.exists():
+    if error is not None or app.config.nb_execution_mode == "off":
         return
+    page = Path(app.config.nb_execution_cache_path) / "demo.html"
+    if not page.exists():
+        _make(page)
+    shutil.copy(page, app.outdir)
+
+
+def _make(page: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "digits"
         train = ["demo", "--epochs", "20", "--no-dashboard", "--exit-when-done", "--record", run]
