@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices.combining import whole_of
 from distlab.devices.jax_internals import uncommitted
-from distlab.devices.mesh import AXIS, MODEL, ReplicaMesh
+from distlab.devices.mesh import AXIS, MODEL, PART, ReplicaMesh
 from distlab.devices.pieces import first_piece, held, moved, pieces
 
 LayoutName: TypeAlias = Literal["replicated", "per_replica", "single", "divided"]
@@ -253,14 +253,16 @@ class OnModelAxis(_OnMesh):
         return {replica: self.copy(array, replica) for replica in self.replicas}
 
     def first(self, array: jax.Array) -> jax.Array:
-        """Returns the first replica's value, whole on its first device."""
-        return self.copy(array, self.replicas[0])
+        """Returns the first replica's value in its parts: it may not fit on one device."""
+        first = self.replicas[0]
+        sharding = NamedSharding(self._mesh.of([first], PART), self.spec)
+        pieces = held(array)[self._place(first)]
+        return jax.make_array_from_single_device_arrays(array.shape, sharding, pieces)
 
     def copy(self, array: jax.Array, replica: int) -> jax.Array:
         """Returns a replica's value, whole on its first device."""
-        own = jax.make_array_from_single_device_arrays(
-            array.shape, self._of(replica), held(array)[self._place(replica)]
-        )
+        pieces = held(array)[self._place(replica)]
+        own = jax.make_array_from_single_device_arrays(array.shape, self._of(replica), pieces)
         return uncommitted(moved(own, self._mesh.devices[replica]))
 
 
@@ -307,9 +309,8 @@ class Divided(_OnMesh):
         """
         if self._mesh.shared:
             return uncommitted(first_piece(whole_of(array)))
-        mesh = self._mesh.of_parts
-        spec = PartitionSpec(*[None] * self._axis, mesh.axis_names[0])
-        sharding = NamedSharding(mesh, spec)
+        mesh = self._mesh.of(range(self._mesh.replicas), PART)
+        sharding = NamedSharding(mesh, PartitionSpec(*[None] * self._axis, PART))
         return jax.make_array_from_single_device_arrays(array.shape, sharding, held(array))
 
     def _block(self, value: jax.Array, replica: int) -> jax.Array:

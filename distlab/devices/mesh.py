@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final, final
 
 import jax
@@ -54,15 +54,10 @@ class ReplicaMesh:
         self.whole = NamedSharding(self.mesh, PartitionSpec())
         self.first = SingleDeviceSharding(self.local_devices[0])
 
-    def of(self, replicas: Iterable[int]) -> Mesh:
-        """Returns the mesh of some replicas' devices."""
+    def of(self, replicas: Iterable[int], axis: str = AXIS) -> Mesh:
+        """Returns the mesh of some replicas' devices; its axis is `PART` for parts of one value."""
         devices = self._devices[list(replicas)]
-        return Mesh(devices.ravel(), (AXIS,)) if self.model == 1 else Mesh(devices, (AXIS, MODEL))
-
-    @cached_property
-    def of_parts(self) -> Mesh:
-        """The same mesh for the parts of one value, read outside of programs."""
-        return Mesh(self.mesh.devices, (PART, *self.mesh.axis_names[1:]))
+        return Mesh(devices.ravel(), (axis,)) if self.model == 1 else Mesh(devices, (axis, MODEL))
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
         """Returns a context in which JAX traces what one replica computes, as in `shard_map`."""

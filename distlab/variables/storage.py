@@ -118,7 +118,7 @@ class Storage:
             self._settle()
             self._require_alive()
             self._first_read = True
-            if self.layout.partition.axis is None:
+            if not self.layout.spec:
                 return self.layout.first(self._array)
             self._own = False  # what is read has all parts
             array = self._array

@@ -193,6 +193,8 @@ def test_layouts_outlive_what_is_done_from_outside(tmp_path: Path) -> None:
     strategy = split()
     with strategy.scope():
         w = dl.Variable(START["w1"], name="w1")
+    held = {piece.device.id: piece.data.shape for piece in w.value().addressable_shards}
+    assert held == {0: (64, 128), 1: (64, 128)}
     checkpoint = dl.train.Checkpoint(w=w)
     path = checkpoint.save(str(tmp_path / "model"))
     copied = copy.deepcopy(w)
