@@ -80,7 +80,7 @@ def _members(collective: Collective, mesh: Mapping[str, int]) -> tuple[int, ...]
     if not collective.axes or not alike or not blocks.is_sound((), mesh):
         return ()
     places = np.indices(tuple(axes.values())).reshape(len(axes), -1)
-    return tuple(np.ravel_multi_index(tuple(places), tuple(mesh.values())).tolist())
+    return tuple(np.ravel(np.ravel_multi_index(tuple(places), tuple(mesh.values()))).tolist())
 
 
 _MOST_ROWS = 500
