@@ -57,13 +57,13 @@ page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
 programs: text errors meshes user_code events step advice
-simulation: text errors meshes user_code events devices values variables step programs
+simulation: text errors meshes user_code threads events devices values variables step programs
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice
   tracking programs profiling runs
-widgets: text errors meshes events strategies control folds charts advice page programs runs
-  recording
+widgets: text errors meshes events strategies control folds charts advice page programs
+  simulation runs recording
 # Other libraries on what stands above, each in its own package.
 integrations:
 integrations.dask: text errors events cluster launching processes variables step strategies
@@ -96,7 +96,7 @@ public: errors events cluster devices values context variables collectives step 
   integrations.launch integrations.orbax cluster_resolver estimator experimental flax keras
   loggers metrics tpu train
 demo: public errors data input
-dashboard: text errors events control folds charts advice page runs recording
+dashboard: text errors events control folds charts advice page simulation runs recording
 cli: text errors cluster launching advice runs integrations.dask public demo dashboard profiling
 """
 MAY_IMPORT = {

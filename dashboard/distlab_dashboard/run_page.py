@@ -119,8 +119,12 @@ class RunPage:
                 may_control=self._may_control,
             ),
             **self._playback.facts(),
+            **(run.simulation_facts if self._may_simulate(view) else {}),
             **session,
         }
+
+    def _may_simulate(self, view: View) -> bool:
+        return view.page == "compile" and self._may_control and self.run.captures.possible
 
     def _collected(self, view: View, folds: Folds) -> Facts:
         """Returns the texts of the run; of one that is damaged, as many as can be made."""

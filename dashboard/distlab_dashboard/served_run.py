@@ -10,9 +10,12 @@ from typing import Final
 from distlab.errors import DistlabError, NotARunError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
+from distlab.page.facts import Facts
 from distlab.page.feed import Feed
 from distlab.page.loop_buttons import LoopRow, loop_rows
 from distlab.runs.damage import EXPORT_HOLDS_MORE, damage
+from distlab.simulation.requests import Requests
+from distlab.text.units import plain
 from distlab_dashboard.shared_pages import SharedPages
 
 _log: Final = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class ServedRun:
         self.feed = Feed(source, _PERIOD_SECONDS)
         self.captures = CaptureRequests(request_capture)
         self.shared = SharedPages()
+        self.simulations = Requests()
         self.advice: list[Advice] = []
         self.trouble = ""  # why the run can be read no further
         self.damage = ""  # why a part of it can't be shown
@@ -84,6 +88,22 @@ class ServedRun:
     def capture_state(self) -> str:
         """State of the capture button; empty where no capture can be taken."""
         return self.captures.state if self.captures.possible and self.feed.live else ""
+
+    @property
+    def simulation_facts(self) -> Facts:
+        """The steps of this process that can be simulated, and the newest simulation of one."""
+        wanted, names = self.simulations, self.simulations.names()
+        headings, rows = wanted.found.table() if wanted.found else ([], [])
+        return {
+            "can_simulate": bool(names),
+            "cannot_simulate": not names,
+            "simulated_steps": [plain(name) for name in names],
+            "simulating": wanted.running,
+            "simulation_state": wanted.state,
+            "simulated_headings": headings,
+            "simulated_rows": rows,
+            "simulated_notes": wanted.found.notes() if wanted.found else [],
+        }
 
     def start(self) -> None:
         """Begins to read."""

@@ -21,7 +21,7 @@ from distlab.page.facts import INDEX, Facts, runs_facts
 from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
-from distlab.page.view import View
+from distlab.page.view import PRESSED, View
 from distlab.runs.damage import EXPORT_HOLDS_MORE, as_damage
 from distlab_dashboard.access.arguments import ROLE, values
 from distlab_dashboard.access.notices import show_notice
@@ -125,6 +125,8 @@ class Session:
         """Obeys the buttons that were pressed."""
         if view.captures > before.captures:
             run.captures.start()
+        if view.simulations > before.simulations and run.captures.possible:
+            run.simulations.start(view.simulated, view.sizes)
         if view.orders > before.orders and run.loops is not None:
             press(view.loop, view.order)
 
@@ -150,7 +152,7 @@ class Session:
         view, page = self._view, self._page
         if page is None:
             return None
-        pressed = {name: getattr(view, name) for name in ("captures", "orders", "loop", "order")}
+        pressed = {name: getattr(view, name) for name in PRESSED}
         follows = not page.compares and view == View(page=view.page, **pressed)
         followed = view.page if follows and view.page in PAGES else None
         return page.run.shared.join(self, followed, may_control=self._may_control)

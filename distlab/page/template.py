@@ -14,7 +14,7 @@ PAGES: Final = (
 )
 _SCRIPTS: Final = (
     *("start", "address", "texts", "batches", "tables", "time", "loops", "events", "runs"),
-    *("exports", "connect"),
+    *("simulation", "exports", "connect"),
 )
 
 

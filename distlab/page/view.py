@@ -13,6 +13,12 @@ from distlab.events import AnyEvent
 KINDS: Final = tuple(sorted(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)))
 """The kinds of events that can be chosen."""
 
+PRESSED: Final = (
+    *("captures", "orders", "loop", "order"),
+    *("simulations", "simulated", "sizes"),
+)
+"""The choices that are buttons pressed: they change nothing of what the page shows."""
+
 _Word: TypeAlias = Annotated[str, Meta(max_length=200)]
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
@@ -40,6 +46,9 @@ class View:
     orders: _Count = 0  # loop buttons pressed so far; the last one:
     loop: _Count = 0
     order: _Word = ""
+    simulations: _Count = 0  # requested so far; the last one:
+    simulated: _Word = ""  # the step
+    sizes: _Word = ""  # numbers of replicas
 
     @classmethod
     def read(cls, text: object) -> View:

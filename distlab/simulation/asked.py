@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
@@ -14,6 +14,9 @@ from distlab.text.shown import shown
 
 Speed: TypeAlias = float | tuple[float, float]
 """Bytes per second of a link, alone or after its latency in seconds."""
+
+NOT_DIVISIBLE: Final = "not divisible: "
+"""Begins errors of arrays that a mesh does not divide."""
 
 
 class Asked(NamedTuple):

@@ -20,7 +20,7 @@ from distlab.errors import ArgumentTypeError
 from distlab.meshes.blocks import axes_text, cuts, full_spec
 from distlab.programs.contents import arguments_of, read_program
 from distlab.programs.report import lowered_for
-from distlab.simulation.asked import Asked
+from distlab.simulation.asked import NOT_DIVISIBLE, Asked
 from distlab.simulation.counts import Count, in_order, on_cpu
 from distlab.text.shown import shown
 from distlab.user_code import is_users, line_text
@@ -75,7 +75,7 @@ def _count(make: Callable[[Mesh], Any], asked: Asked, known: list[dict[str, int]
     except ValueError as error:
         if not _INDIVISIBLE.search(str(error)):
             raise
-        return Count(axes, undivided=str(error)[:_MOST_TEXT] + _line(error))
+        return Count(axes, undivided=_words(error))
     contents = in_order(read_program(lowered.compile(), notes)._replace(mesh=axes))
     marks: Any = ((),) * len(contents.collectives)
     if not asked.topology:
@@ -139,6 +139,13 @@ def _failure(error: Exception, mesh: Asked | None) -> Failure:
     except Exception:  # noqa: BLE001 - errors need not be picklable
         error = RuntimeError(f"{type(error).__name__}: {error}")
     return Failure(error, note)
+
+
+def _words(error: ValueError) -> str:
+    text = str(error)
+    if text.startswith(NOT_DIVISIBLE):
+        return text.removeprefix(NOT_DIVISIBLE)
+    return text[:_MOST_TEXT] + _line(error)
 
 
 def _line(error: Exception) -> str:

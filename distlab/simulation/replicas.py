@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, final
@@ -14,7 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from distlab.devices.mesh import AXIS, MODEL
 from distlab.errors import ArgumentValueError, MissingExtraError, UnsupportedError
 from distlab.meshes.blocks import axes_text
-from distlab.simulation.asked import Asked
+from distlab.simulation.asked import NOT_DIVISIBLE, Asked
 from distlab.step.programs.place import places
 from distlab.step.programs.program import Program
 from distlab.step.programs.spmd import SpmdFunction
@@ -25,10 +24,28 @@ from distlab.variables.variable import Variable
 _MIRRORED: Final = "A simulated step must be one that MirroredStrategy ran in this process"
 
 
+class _NotDivisible(ValueError):  # noqa: N818 - a result
+    """The replicas do not divide a variable."""
+
+
 def program_of(fn: Callable[..., Any]) -> Program | None:
     """Returns the program that a strategy compiled last of a function; None for none."""
     found = [program for place in list(places) if (program := place.programs.newest(fn))]
     return max(found, key=lambda one: one.number, default=None)
+
+
+def steps() -> dict[str, tuple[Callable[..., Any], dict[str, int]]]:
+    """Returns the functions that strategies have run and that are still there, by name.
+
+    With each come the axes of its mesh. Of functions of one name it is the newest.
+    """
+    programs = [program for place in list(places) for program in place.programs.all()]
+    found = {}
+    for program in sorted(programs, key=lambda one: one.number):
+        fn, host = program.fn(), program.host()
+        if program.compiled is not None and fn is not None and host is not None:
+            found[program.function] = fn, _axes(host)
+    return found
 
 
 @final
@@ -37,14 +54,24 @@ class Rebuilt:
 
     def __init__(self, fn: Callable[..., Any], program: Program, meshes: Sequence[Asked]) -> None:
         self._name = function_name(fn)
-        self._programs = {
-            _key(one.axes): _exported(fn, program, one.axes, "tpu" if one.topology else "cpu")
-            for one in meshes
-        }
+        self._programs: dict[Any, Any] = {}
+        for one in meshes:
+            platform = "tpu" if one.topology else "cpu"
+            try:
+                self._programs[_key(one.axes)] = _exported(fn, program, one.axes, platform)
+            except _NotDivisible as error:
+                self._programs[_key(one.axes)] = str(error)
 
     def __call__(self, mesh: Mesh) -> Any:
-        """Returns the step and the shapes of its arguments, by name."""
-        written, names, results = self._programs[_key(mesh.shape)]
+        """Returns the step and the shapes of its arguments, by name.
+
+        Raises:
+          ValueError: The replicas do not divide a variable that lies in parts.
+        """
+        found = self._programs[_key(mesh.shape)]
+        if isinstance(found, str):
+            raise ValueError(found)
+        written, names, results = found
         exported = jax.export.deserialize(bytearray(written))
         arrays = [
             jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
@@ -58,7 +85,9 @@ class Rebuilt:
             return dict(zip(results, outputs, strict=True))
 
         step.__name__ = self._name
-        return jax.jit(step), (), dict(zip(names, arrays, strict=True))
+        # Which also names the devices of a step without arguments.
+        placed = dict(zip(results, exported.out_shardings_jax(mesh), strict=True))
+        return jax.jit(step, out_shardings=placed), (), dict(zip(names, arrays, strict=True))
 
 
 def _key(axes: Any) -> tuple[Any, ...]:
@@ -73,11 +102,11 @@ def _exported(
     read, written = program.spmd.read, program.spmd.written
     if host is None or host.mesh.shared or any(map(_is_remote, (*read, *written))):
         raise UnsupportedError(f"{_MIRRORED}, got one of several processes, or of one that ended.")
-    sizes = {AXIS: 1} | ({MODEL: host.mesh.model} if host.mesh.model > 1 else {})
+    sizes = _axes(host)
     if {**sizes, AXIS: axes.get(AXIS)} != axes:
         raise ArgumentValueError(
-            f"The mesh of {function_name(fn)} has the axes {axes_text(sizes)}, of which replica "
-            f"may be any number, got {axes_text(axes)}. Write {{'replica': 64}}."
+            f"{function_name(fn)} runs on {axes_text(sizes)}, of which only replica may be another "
+            f"number, got {axes_text(axes)}. Write {{'replica': 64}}."
         )
     mesh = _Replicas(axes)
     arguments = program.arguments.over(mesh.replicas)
@@ -97,6 +126,11 @@ def _exported(
     with host.place.seen_on(mesh):
         exported = _export()(jax.jit(step, out_shardings=out), platforms=(platform,))(shapes)
     return bytes(exported.serialize()), _distinct(names), _distinct(results)
+
+
+def _axes(host: Any) -> dict[str, int]:
+    sizes = {AXIS: host.mesh.replicas, MODEL: host.mesh.model}
+    return sizes if host.mesh.model > 1 else {AXIS: host.mesh.replicas}
 
 
 def _is_remote(variable: Variable) -> bool:
@@ -159,10 +193,7 @@ class _Replicas:
 
     def _placed(self, name: str, shape: Any, dtype: Any, spec: Any) -> jax.ShapeDtypeStruct:
         for size, entry in zip(shape, spec, strict=False):
-            parts = math.prod(self.mesh.shape[axis] for axis in ([entry] if entry else []))
-            if size % parts:
-                raise ArgumentValueError(
-                    f"{name} lies in equal parts, and {parts} do not divide its dimension of "
-                    f"{size}. Simulate another number of replicas."
-                )
+            if entry and size % self.mesh.shape[entry]:
+                text = f"{name}{list(shape)}: {size} by {entry} {self.mesh.shape[entry]}"
+                raise _NotDivisible(f"{NOT_DIVISIBLE}{text}")
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, spec))

@@ -188,13 +188,13 @@ class Simulation:
 
     def __repr__(self) -> str:
         """Returns a table with a row for each mesh, and what to know of its numbers, as text."""
-        headings, rows = self._table()
-        return "\n".join([f"{self.name}, {_ABOUT}", *aligned([headings, *rows]), *self._notes()])
+        headings, rows = self.table()
+        return "\n".join([f"{self.name}, {_ABOUT}", *aligned([headings, *rows]), *self.notes()])
 
     def _repr_html_(self) -> str:
         """Returns the table, and the collectives on each mesh, as HTML without scripts."""
-        headings, rows = self._table()
-        notes = "".join(f'<div style="margin:4px 0 0">{escape(one)}</div>' for one in self._notes())
+        headings, rows = self.table()
+        notes = "".join(f'<div style="margin:4px 0 0">{escape(one)}</div>' for one in self.notes())
         inside = "".join(
             f"<details><summary>{escape(_title(one))}</summary>{one._repr_html_()}</details>"
             for one in self.meshes
@@ -203,7 +203,8 @@ class Simulation:
         rows = [[cell.replace(" ", "\u00a0") for cell in row] for row in rows]
         return card(self.name, _ABOUT, headings, rows, below=f"{notes}{inside}")
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Returns the headings, and the texts of a row for each mesh."""
         axes = list(dict.fromkeys(axes for one in self.meshes for axes in one.sent()))
         modelled = any(row.modelled_s is not None for one in self.meshes for row in one.collectives)
         along = [f"sent along {name}" if name else "sent without a mesh" for name in axes]
@@ -222,7 +223,8 @@ class Simulation:
             for one in self.meshes
         ]
 
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """Returns what to know of the numbers."""
         marks = list(dict.fromkeys(mark for one in self.meshes for mark in one.marks))
         own = [
             f"{axes_text(one.mesh)}: {note}"
@@ -293,7 +295,7 @@ def _notes(one: SimulatedMesh, *, inside: bool = True) -> list[str]:
     """Returns what the mesh does not divide, what lies whole, and where numbers come from."""
     notes = []
     if one.does_not_divide:
-        notes.append(f"does not divide: {one.does_not_divide}")
+        notes.append(f"does not divide {one.does_not_divide}")
     whole = one.could_be_divided() if inside else []
     if whole:
         names = [

@@ -17,6 +17,7 @@ from distlab.strategies.what_if import (
     Choices,
 )
 from distlab.text.shown import shown
+from distlab.widgets._explorer_steps import StepTab
 from distlab.widgets._notebook import Execution
 from distlab.widgets._static_html import line
 from distlab.widgets._view import check_packages, find_views
@@ -33,12 +34,24 @@ CONTROLS: Final[list[dict[str, Any]]] = [
     {"name": "policy", "label": "Input divided", "kind": "one of", "options": list(POLICIES)},
     {"name": "shape", "label": "Variable's shape", "kind": "text"},
 ]
-"""The controls, in their order."""
+"""The controls of the first tab, in their order."""
+
+BATCHES, STEP = "batches and a variable", "a step that ran"
+TABS: Final[dict[str, Any]] = {
+    "name": "about",
+    "label": "Look at",
+    "kind": "one of",
+    "options": [BATCHES, STEP],
+}
+"""The control that changes the tab."""
 
 
 @final
 class Explorer:
     """Shows how a choice divides batches, places a variable and adds up gradients.
+
+    Its second tab, `choose("about", "a step that ran")`, simulates a step of a strategy on other
+    numbers of replicas, as `distlab.simulate` does.
 
     The library's own code computes the answers, without devices: there may be more
     replicas than this machine has devices. Made by `distlab.widgets.explorer`. In a
@@ -62,6 +75,7 @@ class Explorer:
         self.choices = choices
         self._views = find_views()
         self._lock = threading.Lock()
+        self._about, self._steps = BATCHES, StepTab()
         self._widget: ExplorerWidget | None = None
         self._host = f"distlab-{uuid.uuid4().hex}"
         self.execution = self._views.notebook.execution if self._views else Execution("", "")
@@ -71,8 +85,8 @@ class Explorer:
             return
         from distlab.widgets._explorer_widget import ExplorerWidget
 
-        self._widget = ExplorerWidget(self._host, CONTROLS, self.choose)
-        self._widget.show(self._written(), self._drawn)
+        self._widget = ExplorerWidget(self._host, self.choose)
+        self._widget.show(self._controls(), self._written(), self._drawn)
         self._publish(update=False)
         self._views.add(self)
 
@@ -85,7 +99,7 @@ class Explorer:
         """Changes one choice; its widget shows the error of an invalid one and ignores it.
 
         Args:
-          name: One of the `Choices`.
+          name: One of the `Choices`; `"about"` for the tab, `"step"` or `"sizes"` in the second.
           value: Its new value; a shape as text, such as `"784, 128"`.
 
         Raises:
@@ -102,15 +116,30 @@ class Explorer:
         with self._lock:
             error_line = ""
             try:
-                self.choices = self._with(name, value).checked()
+                if name == "about" and value in TABS["options"]:
+                    self._about = str(value)
+                if self._about == STEP:
+                    self._steps.choose(name, value, self._redraw)
+                elif name != "about":
+                    self.choices = self._with(name, value).checked()
             except ArgumentValueError as error:
                 if self._widget is None:
                     raise
                 error_line = line(str(error))
-            self._drawn = error_line + self._picture()
-            if self._widget is not None:
-                self._widget.show(self._written(), self._drawn)
-                self._publish(update=True)
+            self._show(error_line)
+
+    def _redraw(self) -> None:
+        with self._lock:
+            self._show()
+
+    def _show(self, error_line: str = "") -> None:
+        self._drawn = error_line + self._picture()
+        if self._widget is not None:
+            self._widget.show(self._controls(), self._written(), self._drawn)
+            self._publish(update=True)
+
+    def _controls(self) -> list[dict[str, Any]]:
+        return [TABS, *(CONTROLS if self._about == BATCHES else self._steps.controls())]
 
     def close(self) -> None:
         """Ends it; the picture stays. A second call has no effect."""
@@ -136,12 +165,19 @@ class Explorer:
         return replace(self.choices, shape=shape)
 
     def _picture(self) -> str:
+        if self._about == STEP:
+            return self._steps.picture()
         from distlab.widgets._explorer_picture import picture
 
         return picture(self.choices)
 
     def _written(self) -> dict[str, object]:
-        return {**vars(self.choices), "shape": ", ".join(map(str, self.choices.shape))}
+        shape = ", ".join(map(str, self.choices.shape))
+        chosen = {**vars(self.choices), "shape": shape}
+        return {
+            "about": self._about,
+            **(chosen if self._about == BATCHES else self._steps.chosen()),
+        }
 
     def _publish(self, *, update: bool) -> None:
         if self._views is not None:
@@ -155,6 +191,8 @@ class Explorer:
             self._publish(update=False)
 
     def __str__(self) -> str:
+        if self._about == STEP:
+            return str(self._steps)
         from distlab.widgets._explorer_picture import text
 
         return text(self.choices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import anywidget
@@ -24,20 +24,16 @@ class ExplorerWidget(anywidget.AnyWidget):
     picture = traitlets.Unicode().tag(sync=True)
     answered = traitlets.Int().tag(sync=True)
 
-    def __init__(
-        self,
-        host: str,
-        controls: Sequence[Mapping[str, object]],
-        choose: Callable[[str, object], None],
-    ) -> None:
-        super().__init__(host=host, controls=controls)
+    def __init__(self, host: str, choose: Callable[[str, object], None]) -> None:
+        super().__init__(host=host)
         let_messages_pass(self)
         self._choose = choose
         self.on_msg(_answer)
 
-    def show(self, chosen: dict[str, object], picture: str) -> None:
+    def show(self, controls: list[dict[str, Any]], chosen: dict[str, object], picture: str) -> None:
         """Updates the pages, even without a change: they wait for an answer."""
         with self.hold_sync():
+            self.controls = controls
             self.chosen = chosen
             self.picture = picture
             self.answered += 1

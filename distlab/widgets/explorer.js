@@ -29,15 +29,23 @@ function draw(model) {
     field.onchange = () => choose(name, kind === "text" ? field.value : field.valueAsNumber)
     return field
   }
-  for (const control of model.get("controls")) {
-    const field = input(control)
-    field.name = control.name
-    fields.set(control.name, field)
-    form.append(element("label", {}, element("span", { textContent: control.label }), field))
+  let built = ""
+  function build() { // the controls of a tab, once
+    const controls = model.get("controls")
+    if (built === JSON.stringify(controls)) return
+    built = JSON.stringify(controls)
+    fields.clear()
+    form.replaceChildren(...controls.map((control) => {
+      const field = input(control)
+      field.name = control.name
+      fields.set(control.name, field)
+      return element("label", {}, element("span", { textContent: control.label }), field)
+    }))
   }
   function show() {
     clearTimeout(timer)
     note.hidden = true
+    build()
     const chosen = model.get("chosen")
     for (const [name, field] of fields) field.value = chosen[name]
     picture.innerHTML = model.get("picture") // the kernel has escaped its texts

@@ -178,7 +178,7 @@ def test_text_and_notebook_show_a_row_for_each_mesh() -> None:
     assert text.splitlines()[1].split("  ")[0] == "mesh"
     assert "all-gather \u2248 32.3 kB" in text
     assert f"\u2248 {CHOSEN}" in text
-    assert f"data 3: does not divide: x[{ROWS}, {WIDE}]" in text
+    assert f"data 3: does not divide x[{ROWS}, {WIDE}]" in text
     html = found._repr_html_()
     assert html.count("<details>") == 2
     assert "<script" not in html

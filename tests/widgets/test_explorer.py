@@ -7,6 +7,7 @@ import re
 import weakref
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 import distlab as dl
@@ -118,3 +119,29 @@ def test_a_script_prints_text(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out.splitlines()
     assert text[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step,")
     assert "  Step 0 (last): 3, 3, 1 of 3" in text
+
+
+def test_the_second_tab_simulates_a_step_that_ran(notebook: FakeNotebook) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def doubled_step(x: Any) -> Any:
+        return dl.get_replica_context().all_reduce("SUM", x)
+
+    strategy.run(doubled_step, (jnp.zeros(100),))
+    explorer = opened()
+    shown = page(explorer)
+    _answer(shown, {"kind": "choose", "name": "about", "value": "a step that ran"}, [])
+    names = [control["name"] for control in shown.controls]
+    assert names == ["about", "step", "sizes"]
+    assert "doubled_step" in shown.controls[1]["options"]
+    wait_until(lambda: "Compiling" not in shown.picture)
+    _answer(shown, {"kind": "choose", "name": "sizes", "value": "4, <b>"}, [])
+    assert "Numbers of replicas are like 16, 64, got &#x27;4, &lt;b" in shown.picture
+    explorer.choose("step", "doubled_step")
+    explorer.choose("sizes", "4")
+    wait_until(lambda: "all-reduce\u00a0600\u00a0B" in shown.picture)
+    assert {name for name, _ in tags_of(shown.picture)} <= ALLOWED
+    assert "all-reduce 600 B" in notebook.newest()["text/plain"]
+    explorer.choose("about", "batches and a variable")
+    assert "300 examples" in shown.picture
+    explorer.close()

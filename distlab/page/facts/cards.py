@@ -67,6 +67,14 @@ def program_facts(programs: ProgramColumns) -> Facts:
         "no_programs": count == 0,
         "compiling": f"{counted(count, 'program')}, compiled in "
         f"{duration_text(programs['compiling_s'])} together{older}",
+        "can_simulate": False,
+        "cannot_simulate": True,
+        "simulated_steps": [],
+        "simulating": False,
+        "simulation_state": "",
+        "simulated_headings": [],
+        "simulated_rows": [],
+        "simulated_notes": [],
     }
 
 

@@ -15,6 +15,7 @@ const state = {
   page: "overview", batch: null, dataset: null, at: null, since: null, speed: null, replica: 0, device: null,
   reduction: 0, capture: null,
   kind: "", text: "", before: null, event: null, captures: 0, orders: 0, loop: 0, order: "",
+  simulations: 0, simulated: "", sizes: "",
 }
 let view = null
 

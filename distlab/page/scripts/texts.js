@@ -19,6 +19,7 @@ function show() {
   showLoops()
   showEvents()
   showCapture()
+  showSimulation()
   showParts()
 }
 
