@@ -61,9 +61,12 @@ def emit(
 def _names_by_shape(program: Program) -> dict[str, str]:
     """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    A gradient has that of its variable. A shape that several share has the names of two.
+    A gradient has that of its variable. A shape that several share has the names of two. A divided
+    variable has that of its parts, too.
     """
     named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
+    divided = [v for v in program.spmd.read if v.storage.layout.spec]
+    named += [(v.name, v.dtype, v.storage.layout.part_shape(v.shape)) for v in divided]
     named += [
         (leaf.label, leaf.dtype, leaf.shapes[0])
         for leaf in program.arguments.leaves

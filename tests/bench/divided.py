@@ -1,0 +1,170 @@
+"""Measures a step whose variables are divided over the replicas, beside raw JAX by hand.
+
+By hand is a `shard_map` that gathers the parameters, scatters the sums of gradients and updates the
+parts (ZeRO-3, FSDP). All take turns within a process, so that a machine that slows down slows all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+REPLICAS: Final = 8
+SIZES: Final = (256, 1024, 1024, 1024, 16)
+GROUPS: Final = 6
+STEPS: Final = 5
+"""Steps of a group, after which all is awaited: a variable that was read is copied once."""
+
+LIMIT_SECONDS: Final = 300.0
+
+Measured = dict[str, float]
+
+
+def report(rounds: int) -> None:
+    """Measures in processes of their own, and prints medians and their range."""
+    print(f"\ndivided: a step of a perceptron with Adam, {REPLICAS} replicas")
+    found = [_in_process() for _ in range(rounds)]
+    for name in ("by hand", "divided", "mirrored"):
+        times = [one[name] for one in found]
+        ratios = [one["by hand"] / one[name] for one in found]
+        print(
+            f"  {name:<18} {statistics.median(times):10.1f} ms   "
+            f"({statistics.median(ratios):.2f}x, {min(ratios):.2f} to {max(ratios):.2f})",
+            flush=True,
+        )
+
+
+def measure() -> Measured:
+    """Returns the milliseconds of a step of each kind, in one process."""
+    steps = {"by hand": _by_hand(), "divided": _run(shard=True), "mirrored": _run(shard=False)}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(GROUPS + 1):
+        for name, group in steps.items():
+            began = time.perf_counter()
+            group()
+            if number:  # the first one compiles
+                times[name].append((time.perf_counter() - began) / STEPS)
+    return {name: statistics.median(taken) * 1e3 for name, taken in times.items()}
+
+
+def _data() -> tuple[Any, Any, Any]:
+    import numpy as np  # not at the top, for peers whose environment has no JAX
+
+    rng = np.random.default_rng(0)
+    pairs = itertools.pairwise(SIZES)
+    weights = [rng.normal(size=pair).astype("f") / np.float32(pair[0]) ** 0.5 for pair in pairs]
+    x = rng.normal(size=(128, SIZES[0])).astype("f")
+    return weights, x, rng.normal(size=(128, SIZES[-1])).astype("f")
+
+
+def _loss(weights: Any, x: Any, y: Any) -> Any:
+    import jax
+
+    *hidden, last = weights
+    for weight in hidden:
+        x = jax.nn.relu(x @ weight)
+    return ((x @ last - y) ** 2).mean()
+
+
+def _adam(w: Any, m: Any, v: Any, g: Any, n: Any) -> tuple[Any, Any, Any]:
+    import jax.numpy as jnp
+
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    return w - 1e-3 * (m / (1 - 0.9**n)) / (jnp.sqrt(v / (1 - 0.999**n)) + 1e-8), m, v
+
+
+def _by_hand() -> Callable[[], Any]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
+    split = NamedSharding(mesh, P("replica"))
+    weights, x, y = _data()
+    state = jax.device_put([(w, np.zeros_like(w), np.zeros_like(w)) for w in weights], split)
+    batch = jax.device_put((x, y), split)
+
+    def step(state: Any, n: Any, x: Any, y: Any) -> Any:
+        whole = [jax.lax.all_gather(w, "replica", tiled=True) for w, _, _ in state]
+        loss, gradients = jax.value_and_grad(_loss)(whole, x, y)
+        own = [jax.lax.psum_scatter(g / REPLICAS, "replica", tiled=True) for g in gradients]
+        state = [_adam(*one, g, n) for one, g in zip(state, own, strict=True)]
+        return state, n + 1, jax.lax.pmean(loss, "replica")
+
+    mapped = jax.shard_map(
+        step,
+        mesh=mesh,
+        in_specs=(P("replica"), P(), P("replica"), P("replica")),
+        out_specs=(P("replica"), P(), P()),
+        check_vma=False,
+    )
+    jitted = jax.jit(mapped, donate_argnums=(0, 1))
+    held = [state, jnp.ones(())]
+
+    def call() -> None:
+        for _ in range(STEPS):
+            held[0], held[1], loss = jitted(*held, *batch)
+        jax.block_until_ready((held, loss))
+
+    return call
+
+
+def _run(*, shard: bool) -> Callable[[], Any]:
+    import jax
+    import numpy as np
+
+    import distlab as dl
+
+    strategy = dl.MirroredStrategy(shard_variables=shard)
+    weights, x, y = _data()
+    with strategy.scope():
+        zeros = [np.zeros_like(w) for w in weights]
+        state = [
+            [dl.Variable(part) for part in (w, z, z)] for w, z in zip(weights, zeros, strict=True)
+        ]
+        number = dl.Variable(np.float32(0))
+    batch = next(iter(strategy.experimental_distribute_dataset([(x, y)])))
+
+    def step(x: Any, y: Any) -> Any:
+        read = [w.value() for w, _, _ in state]
+        found = jax.value_and_grad(_loss)(read, x, y)
+        loss, gradients = dl.get_replica_context().all_reduce("MEAN", found)
+        number.assign_add(1.0)
+        for held, g in zip(state, gradients, strict=True):
+            new = _adam(*(one.value() for one in held), g, number.value())
+            for variable, value in zip(held, new, strict=True):
+                variable.assign(value)
+        return loss
+
+    def call() -> None:
+        for _ in range(STEPS):
+            strategy.run(step, args=batch)
+        jax.block_until_ready([one.value() for held in state for one in held])
+
+    return call
+
+
+def _in_process() -> Measured:
+    command = [sys.executable, "-m", "tests.bench.divided"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"divided failed:\n{done.stderr[-3000:]}")
+    measured: Measured = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+if __name__ == "__main__":
+    from distlab import use_cpu_devices
+
+    use_cpu_devices(REPLICAS)
+    print(json.dumps(measure()))
