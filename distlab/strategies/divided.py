@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Final, final
+from typing import Final, final
 
 import jax
 import jax.numpy as jnp
@@ -34,15 +34,8 @@ class DividedVariables:
 
     def axis(self, of: NewVariable, replicas: int) -> int | None:
         """Returns the first axis that the replicas divide evenly; None for a whole variable."""
-        if self.least is None or replicas == 1 or not _has_parts(of.dtype):
+        if self.least is None or replicas == 1 or prod(of.shape) * of.dtype.itemsize < self.least:
             return None
-        if prod(of.shape) * of.dtype.itemsize < self.least:
-            return None
+        if jnp.issubdtype(of.dtype, jax.dtypes.extended):
+            return None  # random keys
         return next((n for n, size in enumerate(of.shape) if size % replicas == 0), None)
-
-
-def _has_parts(dtype: Any) -> bool:
-    """Returns whether collectives divide arrays of a dtype: not random keys, nor half bytes."""
-    if jnp.issubdtype(dtype, jax.dtypes.extended):
-        return False
-    return not (jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8)

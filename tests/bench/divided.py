@@ -72,9 +72,10 @@ def _loss(weights: Any, x: Any, y: Any) -> Any:
     return ((x @ last - y) ** 2).mean()
 
 
-def _adam(w: Any, m: Any, v: Any, g: Any, n: Any) -> tuple[Any, Any, Any]:
+def _adam(state: Any, g: Any, n: Any) -> tuple[Any, Any, Any]:
     import jax.numpy as jnp
 
+    w, m, v = state
     m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
     return w - 1e-3 * (m / (1 - 0.9**n)) / (jnp.sqrt(v / (1 - 0.999**n)) + 1e-8), m, v
 
@@ -96,7 +97,7 @@ def _by_hand() -> Callable[[], Any]:
         whole = [jax.lax.all_gather(w, "replica", tiled=True) for w, _, _ in state]
         loss, gradients = jax.value_and_grad(_loss)(whole, x, y)
         own = [jax.lax.psum_scatter(g / REPLICAS, "replica", tiled=True) for g in gradients]
-        state = [_adam(*one, g, n) for one, g in zip(state, own, strict=True)]
+        state = [_adam(one, g, n) for one, g in zip(state, own, strict=True)]
         return state, n + 1, jax.lax.pmean(loss, "replica")
 
     mapped = jax.shard_map(
@@ -139,7 +140,7 @@ def _run(*, shard: bool) -> Callable[[], Any]:
         loss, gradients = dl.get_replica_context().all_reduce("MEAN", found)
         number.assign_add(1.0)
         for held, g in zip(state, gradients, strict=True):
-            new = _adam(*(one.value() for one in held), g, number.value())
+            new = _adam([one.value() for one in held], g, number.value())
             for variable, value in zip(held, new, strict=True):
                 variable.assign(value)
         return loss

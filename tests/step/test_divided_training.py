@@ -151,6 +151,8 @@ def test_each_gradient_is_summed_once() -> None:
         "all-reduce": 1,
     }
     assert Counter(one.kind for one in mirrored.collectives) == {"all-reduce": 1}
+    assert divided.temp_bytes is not None
+    assert mirrored.temp_bytes is not None
     assert divided.temp_bytes < mirrored.temp_bytes
 
 
