@@ -169,7 +169,7 @@ class _Step:
                 value.alike = alike
                 if is_sum:
                     value.home = min(value.wanted - {WHOLE}, default=None)
-            if not alike or is_sum:
+            if not alike or is_sum or len(results) != 1:
                 continue
             for number, operand in enumerate(operands):
                 if operand.home is not None and results[0].home is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from distlab.events import Doubt
 from distlab.step.jaxprs import operations
-from distlab.step.programs.agreement import has_equal_copies
+from distlab.step.programs.agreement import is_same_on_all
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.step.review.causes import CausesOf
 from distlab.step.review.loops import repeated_sums
@@ -114,7 +114,7 @@ def _means(causes: CausesOf, function: str, replicas: int) -> tuple[list[Doubt],
     flow = Means(causes.of_operands, replicas, causes.rows)
     marks = flow.walk(jaxpr, [None] * len(jaxpr.invars))
     local = causes.local
-    new = {local.computed + n for n, v in enumerate(local.written) if has_equal_copies(v)}
+    new = {local.computed + n for n, v in enumerate(local.written) if is_same_on_all(v)}
     new |= {state.result for state in matched(causes)}
     new |= {n for n, declared in enumerate(local.declared) if declared is not None}
     kinds: dict[str, Mark] = {
