@@ -156,7 +156,7 @@ def _add_mesh(columns: PlacementColumns, program: Compile) -> None:
     columns["bytes"][: len(old), :-1], columns["bytes"][len(old) :, -1] = old, sizes
     count = math.prod(mesh.values())
     columns["device"].append(f"each of {count}")
-    columns["part"] += [[] for _ in inputs]
+    columns["part"] = [[*one, ""] if one else [] for one in columns["part"]] + [[] for _ in inputs]
     for name in ("device_bytes", "whole_bytes"):
         columns[name] = np.append(columns[name], sizes.sum())
     columns["devices"] = np.append(columns["devices"], count)

@@ -138,6 +138,15 @@ def test_a_divided_variable_has_its_part_on_each_device() -> None:
     assert whole.facts == "1 array, 128 B a device; a whole copy on each of 4 devices"
 
 
+def test_divided_variables_and_arrays_of_a_mesh_share_a_table() -> None:
+    both = [msgspec.structs.replace(e, strategy=1) if hasattr(e, "strategy") else e
+            for e in run_on(SMALL)]  # fmt: skip
+    chart = PlacementTable()
+    chart.update(read([*divided_run(), *both[1:]]).columns("placement"))
+    rows = dict(zip(chart.source.data["variable"], chart.source.data["device"], strict=True))
+    assert list(rows) == ["w", "b", "state['w']", "x", "state['b']", "total", "not divided"]
+
+
 def test_totals_of_divided_variables_stand_above_those_of_copies() -> None:
     chart = PlacementTable()
     chart.update(read(divided_run()).columns("placement"))
