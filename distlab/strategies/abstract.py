@@ -149,7 +149,9 @@ class Strategy(Uncopied, ABC):
         spec = PartitionSpec() if of is None else self.layouts.spec(of, self.mesh.model)
         if spec:
             return OnModelAxis(self.mesh, spec)
-        axis = None if of is None else self.divided.axis(of, self.mesh.replicas)
+        if of is None or of.layout is not None:
+            return Replicated(self.mesh)
+        axis = self.divided.axis(of, self.mesh.replicas)
         return Replicated(self.mesh) if axis is None else Divided(self.mesh, axis)
 
     @property

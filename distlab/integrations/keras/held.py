@@ -6,6 +6,8 @@ the start: in replica functions, in `fit` and outside of both, Keras reads and a
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast, final
@@ -33,6 +35,23 @@ _AGGREGATIONS: Final = {
 _ATTRIBUTE: Final = "_distlab_held"
 
 
+class _Making(threading.local):
+    of_optimizer = False
+
+
+_making: Final = _Making()
+
+
+@contextlib.contextmanager
+def making(*, of_optimizer: bool) -> Iterator[None]:
+    """Marks variables that are made in a block as an optimizer's, which replicas compute alike."""
+    before, _making.of_optimizer = _making.of_optimizer, of_optimizer
+    try:
+        yield
+    finally:
+        _making.of_optimizer = before
+
+
 @final
 class Held:
     """A variable of Keras on the replicas' devices.
@@ -49,6 +68,12 @@ class Held:
         one_copy = strategy.variable_layout(per_replica=False).one_copy
         if one_copy and aggregation is VariableAggregation.NONE:
             aggregation = VariableAggregation.ONLY_FIRST_REPLICA
+        # Batch statistics, as in Keras on TensorFlow, and gradients that are not added up yet.
+        own_copies = (
+            keras.aggregation == "none"
+            and not (keras.trainable or on_read)
+            and (not _making.of_optimizer or "gradient_accumulator" in keras.name)
+        )
         self.variable = Variable(
             array,
             name=keras.path or keras.name,
@@ -57,11 +82,9 @@ class Held:
             synchronization=VariableSynchronization.ON_READ
             if on_read
             else VariableSynchronization.AUTO,
+            layout=() if own_copies and strategy.divided.least else None,
         )
-        # Batch statistics: each replica keeps those of its part, as in Keras on TensorFlow.
-        self._storage.own_copies = (
-            keras.aggregation == "none" and not keras.trainable and not on_read
-        )
+        self._storage.own_copies = own_copies
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
         # copy, and their values are added up, each gives what it adds alone.
         self._adds = shares_copies(strategy) and on_read and keras.aggregation == "sum"
@@ -141,14 +164,15 @@ def shares_copies(strategy: Strategy) -> bool:
     return strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
 
 
-def group_of(variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
+def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
     """Returns variables with the values that Keras holds."""
-    return Group(
-        [
-            _held(variable, array, strategy)
-            for variable, array in zip(variables, arrays, strict=True)
-        ]
-    )
+    with making(of_optimizer=kind == "optimizer"):
+        return Group(
+            [
+                _held(variable, array, strategy)
+                for variable, array in zip(variables, arrays, strict=True)
+            ]
+        )
 
 
 def held_of(keras: Any) -> Held | None:

@@ -15,7 +15,7 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ScopeError
-from distlab.integrations.keras.held import held_of, is_of_current
+from distlab.integrations.keras.held import held_of, is_of_current, making
 from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import (
     added_up,
@@ -73,7 +73,7 @@ def _patch_sums() -> None:
 def _patch_variables() -> None:
     @patch(BaseOptimizer, "add_variable")
     def add_variable(old: Function, self: Any, *args: Any, **options: Any) -> Any:
-        with _place_of(self):
+        with _place_of(self), making(of_optimizer=True):
             variable = old(self, *args, **options)
         later = getattr(self, "_distlab_later", {})  # what a checkpoint has of it
         number = len(self.variables) - 1

@@ -120,7 +120,7 @@ class _Step:
         groups = tuple(
             arrays
             if isinstance(arrays, Group)
-            else group_of(_variables(model, kind), arrays, strategy)
+            else group_of(kind, _variables(model, kind), arrays, strategy)
             for kind, arrays in zip(KINDS[self._name], state, strict=True)
         )
         # By kind: a layer that is frozen, or no longer, changes its variables' kinds alone.
