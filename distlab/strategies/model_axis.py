@@ -1,11 +1,13 @@
-"""Layouts of variables over the devices of a replica, chosen by name."""
+"""Layouts of variables and values over the devices of a replica."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from distlab.devices.layouts import NewVariable
@@ -63,3 +65,34 @@ class ModelLayouts:
                 f"{shown(found)}. Make them longer, such as {found[0]}$."
             )
         return self._layouts[found[0]] if found else None
+
+
+def replicated(value: Any) -> Any:
+    """Returns a value of a step whole on each device of the replica."""
+    if not _is_divided_here():
+        return value
+    return jax.lax.with_sharding_constraint(jnp.asarray(value), PartitionSpec())
+
+
+def split(value: Any, parts: Sequence[int]) -> Any:
+    """Returns a value of a step in parts, along each dimension so many, one on each device."""
+    divided = [axis for axis, count in enumerate(parts) if count > 1]
+    if not divided or not _is_divided_here():
+        return value
+    array = jnp.asarray(value)
+    if len(divided) == 1:
+        spec = PartitionSpec(*[None] * divided[0], MODEL)
+        return jax.lax.with_sharding_constraint(array, spec)
+    # One axis of the mesh divides one dimension: that of all blocks.
+    sizes = [size // count for size, count in zip(array.shape, parts, strict=True)]
+    pairs = [n for pair in zip(parts, sizes, strict=True) for n in pair]
+    blocks = jnp.moveaxis(array.reshape(pairs), range(0, len(pairs), 2), range(len(parts)))
+    joined = blocks.reshape(-1, *sizes)
+    joined = jax.lax.with_sharding_constraint(joined, PartitionSpec(MODEL))
+    blocks = jnp.moveaxis(joined.reshape(blocks.shape), range(len(parts)), range(0, len(pairs), 2))
+    return blocks.reshape(array.shape)
+
+
+def _is_divided_here() -> bool:
+    """Returns whether a step of replicas with several devices is traced, and not run eagerly."""
+    return MODEL in jax.sharding.get_abstract_mesh().axis_names

@@ -264,3 +264,69 @@ def test_a_name_that_two_patterns_find_is_refused() -> None:
 def test_a_model_axis_divides_the_number_of_devices(size: Any) -> None:
     with pytest.raises(dl.errors.DeviceError, match="must divide the number of devices"):
         dl.MirroredStrategy(model_axis=size)
+
+
+def pairs_of_cores() -> dl.tpu.DeviceAssignment:
+    topology = dl.tpu.Topology()
+    return dl.tpu.DeviceAssignment.build(topology, num_replicas=4, computation_shape=[1, 1, 1, 2])
+
+
+def test_a_tpu_replica_of_two_cores_computes_as_of_one() -> None:
+    strategy = dl.TPUStrategy(experimental_device_assignment=pairs_of_cores(), layouts=LAYOUTS)
+    assert (strategy.num_replicas_in_sync, strategy.device_assignment.num_cores_per_replica) == (
+        4,
+        2,
+    )
+    training = Training(strategy)
+    assert training.losses(DATA[:2]) == pytest.approx(
+        Training(unsplit()).losses(DATA[:2]), abs=2.4e-7
+    )
+    assert parts(training.weights["w2"]) == {(128, 10)}
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "collectives"),
+    [
+        ([4, 1], [("all-gather", 4, 256)]),
+        ([1, 4], [("all-reduce", 4, 1024)]),
+        ([2, 2], [("all-gather", 2, 512), ("all-reduce", 2, 512)]),
+    ],
+)
+def test_a_split_divides_work_over_logical_devices(
+    dimensions: list[int], collectives: list[tuple[str, int, int]]
+) -> None:
+    topology = dl.tpu.Topology()
+    build = dl.tpu.DeviceAssignment.build
+    assignment = build(topology, num_replicas=2, computation_shape=[1, 2, 2, 1])
+    strategy = dl.TPUStrategy(experimental_device_assignment=assignment)
+    weights = np.ones((16, 16), np.float32)
+
+    def step(x: jax.Array) -> jax.Array:
+        x = strategy.experimental_split_to_logical_devices(x, dimensions)
+        return strategy.experimental_replicate_to_logical_devices(jnp.sin(x) @ weights)
+
+    x = np.arange(32 * 16, dtype=np.float32).reshape(32, 16) / 99
+    with listening() as heard:
+        (batch,) = strategy.experimental_distribute_dataset([x])
+        result = strategy.run(step, args=(batch,))
+    np.testing.assert_allclose(strategy.gather(result, axis=0), np.sin(x) @ weights, rtol=1e-5)
+    (compiled,) = heard.of(events.Compile)
+    found = sorted((one.kind, one.group, one.operand_bytes) for one in compiled.collectives)
+    assert found == collectives
+    assert strategy.experimental_assign_to_logical_device(x, 3) is x
+
+
+def test_blocks_of_a_grid_are_assigned_in_its_order() -> None:
+    topology = dl.tpu.Topology()
+    topology.mesh_shape = (2, 2, 1, 2)  # as chips of two cores report it
+    grid = np.stack(np.unravel_index(np.arange(8), topology.mesh_shape), axis=1)
+    topology.device_coordinates = grid
+    build = dl.tpu.DeviceAssignment.build
+    chips = build(topology, num_replicas=4, computation_shape=[1, 1, 1, 2])
+    assert [one.id for one in chips.devices] == [0, 1, 4, 5, 2, 3, 6, 7]
+    apart = build(topology, 4, computation_shape=[2, 1, 1, 1], computation_stride=[1, 1, 1, 1])
+    assert apart.coordinates(1, 1) == (1, 0, 0, 1)
+    with pytest.raises(dl.errors.DeviceError, match="between 1 and 2, as 8 devices"):
+        build(topology, num_replicas=3, computation_shape=[2, 2, 1, 1])
+    with pytest.raises(dl.errors.OptionError, match="a number for x, y, z"):
+        build(topology, computation_shape=[2, 2])

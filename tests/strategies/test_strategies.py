@@ -62,7 +62,7 @@ def test_tpu_strategy_runs_on_the_devices_it_is_assigned() -> None:
 
 def test_wrong_assignments_are_refused() -> None:
     topology = dl.tpu.Topology(["CPU:0", "CPU:1"])
-    with pytest.raises(OptionError, match=r"\[replicas, 1, 4\]"):
+    with pytest.raises(OptionError, match=r"\[replicas, cores, 4\]"):
         dl.tpu.DeviceAssignment(topology, np.zeros((2, 4)))
     with pytest.raises(DeviceError, match="has the coordinates"):
         dl.tpu.DeviceAssignment(topology, np.array([[[9, 0, 0, 0]]]))
