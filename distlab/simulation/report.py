@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple, final
@@ -12,7 +13,7 @@ from distlab.meshes.blocks import axes_text
 from distlab.programs.report import Divisible, divisible, purpose_text, sent_bytes
 from distlab.simulation.counts import BFLOAT16, Count
 from distlab.text.bytes import bytes_text
-from distlab.text.html import card
+from distlab.text.html import card, table
 from distlab.text.units import aligned, count_text, counted, duration_text, line_in
 
 _MIB: Final = 1 << 20
@@ -154,9 +155,13 @@ class SimulatedMesh:
 
     def _repr_html_(self) -> str:
         """Returns its facts and the table of its collectives as HTML without scripts."""
-        notes = [*_notes(self), *map(_mark_text, self.marks)]
-        text = "".join(f"<div>{escape(note)}</div>" for note in notes)
-        return card(_title(self), "", _headings(self), _rows(self), picture=text or " ")
+        below = self._inside() + _lines([_mark_text(mark) for mark in self.marks])
+        return card(_title(self), "", (), (), below=below)
+
+    def _inside(self) -> str:
+        """Returns the notes and the table of collectives as HTML."""
+        rows = [_unbroken(row) for row in _rows(self)]
+        return table(_headings(self), rows) + _lines(_notes(self))
 
 
 @final
@@ -194,14 +199,13 @@ class Simulation:
     def _repr_html_(self) -> str:
         """Returns the table, and the collectives on each mesh, as HTML without scripts."""
         headings, rows = self.table()
-        notes = "".join(f'<div style="margin:4px 0 0">{escape(one)}</div>' for one in self.notes())
         inside = "".join(
-            f"<details><summary>{escape(_title(one))}</summary>{one._repr_html_()}</details>"
+            f"<details><summary>{escape(_title(one))}</summary>{one._inside()}</details>"
             for one in self.meshes
             if one.collectives
         )
-        rows = [[cell.replace(" ", "\u00a0") for cell in row] for row in rows]
-        return card(self.name, _ABOUT, headings, rows, below=f"{notes}{inside}")
+        below = f'{_lines(self.notes())}<div style="margin:6px 0 0">{inside}</div>'
+        return card(self.name, _ABOUT, headings, map(_unbroken, rows), below=below)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns the headings, and the texts of a row for each mesh."""
@@ -247,6 +251,15 @@ def _modelled(one: Collective, speeds: dict[str, tuple[float, float]]) -> float 
 
 def _axes(one: SimulatedCollective) -> str:
     return "+".join(one.collective.axes)
+
+
+def _lines(notes: Sequence[str]) -> str:
+    return "".join(f'<div style="margin:4px 0 0">{escape(note)}</div>' for note in notes)
+
+
+def _unbroken(row: Sequence[str]) -> list[str]:
+    """Returns cells that a browser breaks after commas and semicolons alone."""
+    return [re.sub("(?<![,;]) ", "\u00a0", cell).replace("-", "\u2011") for cell in row]
 
 
 def _held(arrays: Sequence[ArrayPlace]) -> int:
