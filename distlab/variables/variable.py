@@ -83,7 +83,8 @@ class Variable(VariableVerbs, Uncopied):
         share one copy it has no effect, and NONE is allowed, too.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
       layout: For each dimension `"model"`, to divide it over the devices of a replica, or None:
-        `(None, "model")`. By default what the strategy's `layouts` have for the name.
+        `(None, "model")`. By default what the strategy's `layouts` have for the name; `()` for a
+        whole copy on each device, also with `shard_variables`.
 
     Attributes:
       name: The name that pages and messages show.

@@ -315,3 +315,11 @@ def test_a_long_step_needs_no_deep_stack() -> None:
 
     strategy.run(step, args=(batch(strategy, 8),))
     np.testing.assert_allclose(v, np.arange(64).sum() / 100 * W, rtol=1e-6)
+
+
+def test_an_empty_layout_keeps_whole_copies_of_each_replica() -> None:
+    strategy = divided()
+    v = variable(strategy, layout=())
+    x = next(iter(strategy.experimental_distribute_dataset([np.arange(4.0, dtype=np.float32)])))
+    strategy.run(lambda x: v.assign(jnp.ones((8, 4)) * x.sum()), args=(x,))
+    assert [float(copy.numpy()[0, 0]) for copy in v.values] == [0.0, 1.0, 2.0, 3.0]

@@ -183,8 +183,7 @@ class _Variable(_ArrayKind):
     def saved(self, name: str, leaf: Any) -> Saved:  # noqa: ARG002
         if _has_own_values(leaf):
             return _saved(leaf.storage.array, "rows")
-        in_parts = bool(leaf.storage.layout.spec)  # which meet on the host
-        return _saved(leaf.storage.alive() if in_parts else leaf.value())
+        return _saved(leaf.value())
 
     def put(self, leaf: Any, value: Any, entry: Entry) -> Put:
         """Places copies that the variable's own kind aggregates to the saved value."""

@@ -13,9 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
 from distlab.devices.combining import whole_of
-from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.key_data import is_key, through_data
-from distlab.devices.pieces import held
 from distlab.errors import WorkerError
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
@@ -175,8 +173,6 @@ def on_host(array: Any) -> np.ndarray:
         array.is_fully_addressable or array.is_fully_replicated
     ):
         array = whole_of(array)
-    if type(array) is ConcreteArray:  # another array of the same parts, which keeps no host copy
-        array = jax.make_array_from_single_device_arrays(array.shape, array.sharding, held(array))
     return np.array(array)
 
 

@@ -122,7 +122,8 @@ def _refused_parts(name: str, why: str) -> str:
     return (
         f"{name} is divided over the replicas, so all must assign it the same value, but {why}. "
         "Pass it, or the gradients that it is computed from, to "
-        "distlab.get_replica_context().all_reduce first, or give the variable an aggregation."
+        "distlab.get_replica_context().all_reduce first, or make the variable with an aggregation, "
+        "or with layout=(), which keeps whole copies."
     )
 
 
