@@ -217,7 +217,8 @@ class Variable(VariableVerbs, Uncopied):
         """Returns the value of this replica; outside of a replica function, the common value.
 
         The common value is on the first copy's device. For an ON_READ variable it
-        aggregates the copies.
+        aggregates the copies. That of a divided variable is an array in its parts; where other
+        processes have some of them, all read together, and each receives it whole.
 
         Raises:
           ContextError: The read is inside a user's own `jax.jit`, which would compile the
