@@ -10,7 +10,8 @@ Devices that copy from one another do so after the call that starts it, which al
 text states that.
 
 A read waits until the devices have computed its value. They are busy then, so that is no share of
-the copy, and is named apart.
+the copy, and is named apart. Of a short copy neither share nor saving is stated: what is around it,
+such as Keras' synchronization of its state, may take several times as long.
 
 What each replica receives for itself must get there: batches that a dataset left on the host, and
 values made for each replica. Batches are named where that is the bottleneck, as of those that the
@@ -36,6 +37,7 @@ VALUES: Final = "values "
 
 _LEAST_BYTES: Final = 32 << 10
 _LEAST_SHARE: Final = 0.3
+_LEAST_STATED: Final = 0.1
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
 _BATCH: Final = "batch "
@@ -99,6 +101,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         remedy = "batch" if batch else "argument" if foreign else direction
         each, seconds = copying.sum() / len(during), spent_in(columns, begun, spent).seconds
         size_of = {copies["what"][row]: int(copies["bytes"][row]) for row in rows}
+        stated = share >= _LEAST_STATED
+        told = f", {percent_text(share)} of the loop's time" if stated else ""
         names = sorted(size_of, key=lambda name: (-size_of[name], name))
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         plural = len(names) > 1 or what.startswith("variables ")
@@ -109,7 +113,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"In every step {what} {'are' if plural else 'is'} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
-                f"{ms_text(each)}, {percent_text(share)} of the loop's time."
+                f"{ms_text(each)}{told}."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
                 f"{_wait_text(waited)}",
                 _REMEDIES[remedy],
@@ -117,15 +121,15 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                     "bytes": typical,
                     "times": len(during),
                     "copy_ms": each / 1e6,
-                    "share": share,
                 }
+                | ({"share": share} if stated else {})
                 | ({"waiting_ms": waited / 1e6} if waiting.any() else {})
                 | ({"arrays": len(names)} if len(names) > 1 else {}),
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
                 source=copies["source"][rows[0]],
-                saves_s=saved_at_most(columns, seconds),
+                saves_s=saved_at_most(columns, seconds) if stated else 0.0,
             )
         )
     return found

@@ -35,17 +35,18 @@ _REMEDY: Final = (
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds what stays NaN or infinite, in columns of `folds.Evidence`."""
     steps = columns["steps"]["step"]
-    results = sorted(
-        (one for one in columns["not_finite_results"] if len(steps) and one.last_step >= steps[0]),
-        key=lambda one: one.step,
-    )
+    results = sorted(columns["not_finite_results"], key=lambda one: one.step)
     metrics = {
         name: since
         for name, since in columns["not_finite"].items()
         if since.values >= _FEWEST and since.values > _TIMES_BEFORE * since.before
     }
     found = list(_of_metrics(columns, metrics, results))
-    unlogged = [one for one in results if one.begun and one.steps >= _FEWEST_UNLOGGED]
+    unlogged = [
+        one
+        for one in results
+        if one.begun and one.steps >= _FEWEST_UNLOGGED and len(steps) and one.last_step >= steps[0]
+    ]
     return found or [_of_result(columns, one) for one in unlogged[:1]]
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.advice import Advice
-from distlab.events import NotFinite, Step
+from distlab.advice import Advice, advise
+from distlab.events import Metric, NotFinite, Step
+from tests.synthetic import START_NS, beginning, steps
 
 REPLICAS, SIZE, STEPS = 4, 8, 20
 
@@ -152,3 +153,17 @@ def test_nan_between_two_evaluations_stands_for_no_value(
             strategy.run(lambda: jnp.ones(()))
             recording.log(val=float("nan") if value == "n" else 1.0)
     assert [one.subject for one in advice(tmp_path / "run")] == ["metric val"] * told
+
+
+def test_where_it_began_is_kept_in_long_runs() -> None:
+    began = NotFinite(
+        time_ns=0, strategy=0, function="train", source="train.py:3", step=2, last_step=9,
+        steps=8, replicas=[1], begun=True,
+    )  # fmt: skip
+    events = [*beginning(2), *steps(3, replicas=2), began, *steps(6_000, replicas=2, first=3)]
+    events += [
+        Metric(time_ns=START_NS + number, step=number, values={"loss": float("nan")})
+        for number in range(3, 6_000)
+    ]
+    (one,) = [one for one in advise(events) if one.cause == "not_finite"]
+    assert one.evidence["replica"] == 1

@@ -25,6 +25,18 @@ def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: floa
     assert one.saves_s == pytest.approx(saved, abs=0.002)
 
 
+@pytest.mark.parametrize(("copying", "stated"), [(2, False), (10, True)])
+def test_of_short_copies_no_share_is_stated(copying: int, stated: bool) -> None:
+    """Steps of 50 ms, in which an array is copied: around it there may be more."""
+    events = stepped([[45.0, 45.0]] * 30)
+    for begun in range(0, 30 * 50 * MS, 50 * MS):
+        copied = made(Copy, time_ns=begun, strategy=0, bytes=1 << 22, duration_ns=copying * MS)
+        events.append(copied)
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert ("of the loop's time" in one.text) == ("share" in one.evidence) == stated
+    assert (one.saves_s > 0) == stated
+
+
 def test_threads_that_overlap_save_no_more_than_a_step() -> None:
     """Steps of 50 ms, in which two threads copy for 40 ms each."""
     events = stepped([[45.0, 45.0]] * 30)
