@@ -43,9 +43,9 @@ def model(strategy):
     return made
 
 
-def numbers(strategy):
+def numbers(strategy, units=("replicas", "examples")):
     found = {}
-    for unit in ("replicas", "examples"):
+    for unit in units:
         dl.keras.weigh_by(unit)
         first, seen = model(strategy), Seen()
         history = first.fit(
@@ -67,6 +67,8 @@ PROGRAM = f"""
 strategy = dl.MultiWorkerMirroredStrategy()
 for name, value in numbers(strategy).items():
     show(name, value)
+divided = dl.MultiWorkerMirroredStrategy(shard_variables=32)
+show("in parts", numbers(divided, ["replicas"]))
 """
 
 
@@ -77,6 +79,9 @@ def test_each_worker_has_the_numbers_of_one_with_all_replicas() -> None:
     expected = names["numbers"](mirrored(WORKERS * DEVICES))
     for worker in run_workers(PROGRAM, workers=WORKERS, environment=environment):
         assert worker.code == 0, worker.shown
+        in_parts = worker.shown.pop("in parts")
+        for name in ("history by replicas", "weights by replicas"):
+            _assert_equal(in_parts[name], worker.shown[name], f"{name}, in parts")
         assert list(worker.shown) == list(expected)
         for name, value in expected.items():
             _assert_equal(worker.shown[name], value, name)
