@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import jax
 
@@ -59,7 +59,6 @@ class ProgramMemory(NamedTuple):
     peak_bytes: int | None
 
 
-@final
 class ProgramReport:
     """A compiled program, as `program` returns it; printed or displayed, a table of collectives.
 
@@ -114,7 +113,16 @@ class ProgramReport:
         Returns:
           The inputs and axes, the most bytes saved first.
         """
-        return divisible(self.inputs, self.mesh, least_bytes)
+        found = []
+        for one in self.inputs:
+            if one.spec is None or one.bytes_per_device < least_bytes:
+                continue
+            held = one.bytes_per_device
+            found += [
+                Divisible(one.name, axis, held, held - held // self.mesh[axis])
+                for axis in blocks.divisible_along(one.shape, one.spec, self.mesh)
+            ]
+        return sorted(found, key=lambda one: -one.saved_bytes)
 
     def advice(self) -> list[Advice]:
         """Returns what the program repeats, gathers or holds more often than it needs to.
@@ -179,13 +187,18 @@ class ProgramReport:
         ]
         return [f"memory of a device: {', '.join(parts)}"] if parts else []
 
+    def _prefix(self, number: int) -> str:
+        """Returns what stands before the bytes that a collective sends."""
+        del self, number
+        return ""
+
     def _table(self) -> list[list[str]]:
         """Returns the rows of the collectives, equal ones as one, the largest first."""
         often = Counter[tuple[str, ...]]()
         sent = Counter[tuple[str, ...]]()
         unknown = set()
-        for one in self.collectives:
-            row = _row(one)
+        for number, one in enumerate(self.collectives):
+            row = _row(one, self._prefix(number))
             often[row] += one.times_per_step or 1
             sent[row] += sent_bytes(one)
             if one.times_per_step is None:
@@ -196,41 +209,26 @@ class ProgramReport:
         ]
 
 
-def divisible(inputs: Sequence[ArrayPlace], mesh: blocks.Axes, least_bytes: int) -> list[Divisible]:
-    """Returns inputs that lie whole along an axis, though it divides one of their dimensions."""
-    found = []
-    for one in inputs:
-        if one.spec is None or one.bytes_per_device < least_bytes:
-            continue
-        held = one.bytes_per_device
-        found += [
-            Divisible(one.name, axis, held, held - held // mesh[axis])
-            for axis in blocks.divisible_along(one.shape, one.spec, mesh)
-        ]
-    return sorted(found, key=lambda one: -one.saved_bytes)
-
-
 def sent_bytes(one: Collective) -> int:
     """Returns the bytes that a device sends in one run, once where the times are unknown."""
     return (one.wire_bytes or 0) * (1 if one.times_per_step is None else one.times_per_step)
 
 
-def _row(one: Collective) -> tuple[str, ...]:
+def _row(one: Collective, prefix: str) -> tuple[str, ...]:
     axes = "+".join(one.axes)
     shift = "" if one.shift is None else f" {one.shift:+d}"
     return (
         one.kind,
         bytes_text(one.operand_bytes),
-        bytes_text(one.wire_bytes or 0),
+        f"{prefix}{bytes_text(one.wire_bytes or 0)}",
         f"{axes}{shift}" if axes else f"{one.group} devices",
         "XLA" if one.asked == "xla" else "the program",
-        purpose_text(one),
+        _purpose(one),
         line_in(one.source),
     )
 
 
-def purpose_text(one: Collective) -> str:
-    """Returns what a collective is for, such as `"gradients of w1, w2"`."""
+def _purpose(one: Collective) -> str:
     names = ", ".join(one.names[:_MOST_NAMES])
     more = len(one.names) - _MOST_NAMES
     names += f" and {more} more" if more > 0 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
@@ -58,26 +58,20 @@ def _asked(one: Any) -> Asked:
             return Asked(dict(one.shape), types=one.axis_types)
         case str() if one:
             return Asked({}, one)
-        case (str(topology), Mapping() as axes) if topology:
-            return Asked(_axes(axes), topology)
-        case Mapping():
-            return Asked(_axes(one))
+        case (str() as topology, axes) if topology and _are_axes(axes):
+            return Asked(dict(axes), topology)
+        case axes if _are_axes(axes):
+            return Asked(dict(axes))
     raise ArgumentValueError(
-        f"A mesh must be axes and sizes, or a TPU topology, got {shown(one)}. Write "
+        f"A mesh must be names of axes with sizes, or a TPU topology, got {shown(one)}. Write "
         "{'data': 64, 'model': 4}, 'v5e:16x16' or ('v5e:16x16', {'data': 256})."
     )
 
 
-def _axes(axes: Mapping[Any, Any]) -> dict[str, int]:
-    for name, size in axes.items():
-        if not isinstance(name, str) or type(size) is not int or size < 1:
-            raise ArgumentValueError(
-                f"A mesh's axis must be a name with a size of at least 1, got {shown(name)}: "
-                f"{shown(size)}. Write {{'data': 64}}."
-            )
-    if not axes:
-        raise ArgumentValueError("A mesh must have an axis, got {}. Write {'data': 64}.")
-    return dict(axes)
+def _are_axes(one: Any) -> TypeGuard[Mapping[str, int]]:
+    if not isinstance(one, Mapping) or not one:
+        return False
+    return all(isinstance(n, str) and type(size) is int and size > 0 for n, size in one.items())
 
 
 def checked_speeds(speeds: Mapping[str, Speed] | None) -> dict[str, tuple[float, float]]:
@@ -88,15 +82,12 @@ def checked_speeds(speeds: Mapping[str, Speed] | None) -> dict[str, tuple[float,
     """
     found = {}
     for axis, speed in (speeds or {}).items():
-        match speed:
-            case (float() | int() as alpha, float() | int() as rate) if alpha >= 0 and rate > 0:
-                found[axis] = (float(alpha), float(rate))
-            case float() | int() if speed > 0:
-                found[axis] = (0.0, float(speed))
+        match speed if isinstance(speed, tuple) else (0, speed):
+            case (float() | int() as latency, float() | int() as rate) if latency >= 0 < rate:
+                found[axis] = (float(latency), float(rate))
             case _:
                 raise ArgumentValueError(
-                    f"A link's speed must be bytes per second, or (seconds, bytes per second), got "
-                    f"{shown(speed)} for {axis}. Write {{'data': 45e9}} or {{'data': (1e-6, 45e9)}}"
-                    "."
+                    f"A link's speed must be bytes per second, alone or after a latency in seconds,"
+                    f" got {shown(speed)} for {axis}. Write 45e9 or (1e-6, 45e9)."
                 )
     return found

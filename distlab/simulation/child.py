@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 def main(job_folder: str) -> None:
-    """Does the job of a folder, and writes what it found, or the error, beside it."""
+    """Does the job of a folder, and writes what it found, or the error, into it."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     folder, mesh = Path(job_folder), None
     found: Any

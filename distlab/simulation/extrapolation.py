@@ -21,7 +21,7 @@ from distlab.programs.contents import ProgramContents
 from distlab.simulation.counts import Count
 
 _TIMES_APART = 0.02
-"""How far apart a predicted and a counted share of repeated work may be: XLA rounds FLOPs."""
+"""The most by which predicted and counted repeated work may differ: XLA rounds FLOPs."""
 
 
 class Basis(NamedTuple):

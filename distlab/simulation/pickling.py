@@ -6,6 +6,7 @@ import io
 import pickle
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from distlab import user_code
@@ -24,14 +25,13 @@ def pickled(make: Callable[..., Any]) -> bytes:
     """
     try:
         return _by_value(make)
-    except ImportError as missing:
-        try:
+    except ImportError as error:
+        with suppress(*_NOT_PICKLED):
             return pickle.dumps(make)
-        except _NOT_PICKLED:
-            raise MissingExtraError(
-                "make stands in a script or notebook, so it travels by cloudpickle, which is not "
-                "installed. Run: pip install 'distlab[cluster]', or move make into a module."
-            ) from missing
+        raise MissingExtraError(
+            "make stands in a script or notebook, so it travels by cloudpickle, which is not "
+            "installed. Run: pip install 'distlab[cluster]', or move make into a module."
+        ) from error
     except _NOT_PICKLED as error:
         raise ArgumentTypeError(
             "make travels to another process, so all that it refers to must be picklable, and "

@@ -6,91 +6,66 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from distlab.events import ArrayPlace, Collective
 from distlab.meshes.blocks import axes_text
-from distlab.programs.report import Divisible, divisible, purpose_text, sent_bytes
+from distlab.programs.contents import ProgramContents
+from distlab.programs.report import ProgramReport, sent_bytes
 from distlab.simulation.counts import BFLOAT16, Count
 from distlab.text.bytes import bytes_text
-from distlab.text.html import card, table
-from distlab.text.units import aligned, count_text, counted, duration_text, line_in
+from distlab.text.html import card
+from distlab.text.units import aligned, count_text, counted, duration_text
 
-_MIB: Final = 1 << 20
-_MOST_ROWS: Final = 16
-_MOST_WHOLE: Final = 3
-_NONE: Final = "\u2013"
 _MARK: Final = "\u2248"
 """Before numbers that may be others on GPUs and TPUs."""
 _ABOUT: Final = "bytes of one device in one run"
-_COLLECTIVES: Final = ("collective", "times", "sent each", "axes", "asked by", "for", "line")
-
-
-class SimulatedCollective(NamedTuple):
-    """A collective of a simulated program.
-
-    Attributes:
-      collective: What it moves, along which axes, for what: a `distlab.events.Collective`.
-      sent_bytes: Bytes that a device sends in one run of the program.
-      marks: What GPUs and TPUs do otherwise.
-      modelled_s: Seconds in one run, of the speeds that were given; None without them.
-    """
-
-    collective: Collective
-    sent_bytes: int
-    marks: tuple[str, ...]
-    modelled_s: float | None
-
-    @property
-    def exact(self) -> bool:
-        """Whether the bytes are those of any hardware."""
-        return not set(self.marks) - {BFLOAT16}
 
 
 @final
-class SimulatedMesh:
-    """A program on one mesh.
+class SimulatedMesh(ProgramReport):
+    """A program on one mesh: a `ProgramReport` that says where its numbers come from.
+
+    Its `memory` has the arguments and outputs, and scratch memory where TPUs were compiled for.
 
     Attributes:
-      mesh: Names of the axes to their sizes.
-      devices: Number of devices.
       topology: The TPU topology for which it was compiled; "" for simulated CPU devices.
-      argument_bytes: Memory of the arguments on one device; None if `does_not_divide`.
-      output_bytes: Memory of the outputs on one device; donated arguments lie in it, too.
-      temp_bytes: Scratch memory of one TPU; None otherwise: that of CPU devices says nothing.
-      inputs: The arrays that the program receives.
-      collectives: Its collectives.
-      computed_times: How often each operation is computed, on average: 1 where the devices divide
-        all work, their number where each does all of it. None where XLA does not report it.
-      does_not_divide: JAX's message of an array that the mesh does not divide; "" if there is none.
-      extrapolated_from: The meshes for which the program was compiled instead, the last to check;
-        empty if it was compiled for this one.
+      marks: What GPUs and TPUs do otherwise, for each of the collectives; mostly nothing.
+      does_not_divide: The arrays that the mesh does not divide; then nothing was compiled.
+      extrapolated_from: The meshes for which it was compiled instead, the last as a check; empty if
+        it was compiled for this one.
+      modelled_s: Seconds of all collectives, one after the other, of the speeds that were given;
+        None without them, or without that of an axis.
     """
 
     def __init__(
         self,
+        name: str,
         count: Count,
         topology: str,
         speeds: dict[str, tuple[float, float]],
         extrapolated_from: Sequence[dict[str, int]] = (),
     ) -> None:
-        contents = count.contents
-        self.mesh = count.axes
-        self.devices = math.prod(count.axes.values())
-        self.topology = topology
+        devices = math.prod(count.axes.values())
+        found = count.contents or ProgramContents([], None, None, mesh=count.axes, devices=devices)
         # XLA's own sum of the outputs counts the pointers to them, too.
-        self.argument_bytes = _held(contents.inputs) if contents else None
-        self.output_bytes = _held(contents.outputs) if contents else None
-        self.temp_bytes = contents.temp_bytes if contents and topology else None
-        self.inputs: list[ArrayPlace] = contents.inputs if contents else []
-        self.computed_times = contents.computed_times if contents else None
+        held = None if count.contents is None else (_held(found.inputs), _held(found.outputs))
+        super().__init__(
+            name,
+            found._replace(
+                argument_bytes=held and held[0],
+                output_bytes=held and held[1],
+                temp_bytes=found.temp_bytes if topology else None,
+                peak_bytes=found.peak_bytes if topology else None,
+            ),
+        )
+        self.topology = topology
+        self.marks = list(count.marks)
         self.does_not_divide = count.undivided
         self.extrapolated_from = list(extrapolated_from)
-        found = contents.collectives if contents else []
-        self.collectives = [
-            SimulatedCollective(one, sent_bytes(one), marks, _modelled(one, speeds))
-            for one, marks in zip(found, count.marks, strict=True)
-        ]
+        times = [_modelled(one, speeds) for one in self.collectives]
+        known = [time for time in times if time is not None]
+        self.modelled_s = sum(known) if known and len(known) == len(times) else None
 
     def sent(self) -> dict[str, dict[str, int]]:
         """Returns the bytes that each device sends in one run, by mesh axis and collective.
@@ -101,67 +76,70 @@ class SimulatedMesh:
         """
         found: dict[str, dict[str, int]] = {}
         for one in self.collectives:
-            kinds = found.setdefault(_axes(one), {})
-            kinds[one.collective.kind] = kinds.get(one.collective.kind, 0) + one.sent_bytes
+            kinds = found.setdefault("+".join(one.axes), {})
+            kinds[one.kind] = kinds.get(one.kind, 0) + sent_bytes(one)
         return found
 
-    def by_axis(self) -> dict[str, int]:
-        """Returns the bytes that each device sends in one run, by mesh axis."""
-        return {axes: sum(kinds.values()) for axes, kinds in self.sent().items()}
-
-    def could_be_divided(self, least_bytes: int = _MIB) -> list[Divisible]:
-        """Returns inputs that lie whole along an axis, though it divides one of their dimensions.
-
-        Args:
-          least_bytes: The fewest bytes a device of an array.
-
-        Returns:
-          The inputs and axes, the most bytes saved first.
-        """
-        return divisible(self.inputs, self.mesh, least_bytes)
-
-    @property
     def could_save(self) -> int:
-        """Bytes that a device would save if each input that lies whole were divided once more."""
+        """Returns the bytes that a device saves if each input lying whole is divided once more."""
         best: dict[str, int] = {}
         for one in self.could_be_divided(1):
             best[one.name] = max(best.get(one.name, 0), one.saved_bytes)
         return sum(best.values())
 
-    @property
-    def marks(self) -> list[str]:
-        """How GPUs and TPUs may differ from what was counted."""
-        return list(dict.fromkeys(mark for one in self.collectives for mark in one.marks))
+    def exact(self, number: int) -> bool:
+        """Returns whether the bytes of a collective are those of any hardware."""
+        return not set(self.marks[number]) - {BFLOAT16}
 
     @property
-    def modelled_s(self) -> float | None:
-        """Seconds of all collectives in one run, one after the other, by the speeds given.
+    def title(self) -> str:
+        """The mesh as text."""
+        on = f" of {self.topology}" if self.topology else ""
+        return f"{counted(self.devices, 'device')}{on} ({axes_text(self.mesh)})"
 
-        None without speeds, and where the speed of an axis is unknown.
-        """
-        times = [one.modelled_s for one in self.collectives]
-        known = [time for time in times if time is not None]
-        return sum(known) if len(known) == len(times) and known else None
+    def notes(self) -> list[str]:
+        """Returns what the mesh does not divide, and where its numbers come from."""
+        if self.does_not_divide:
+            return [f"does not divide {self.does_not_divide}"]
+        if not self.extrapolated_from:
+            return []
+        *used, check = map(axes_text, self.extrapolated_from)
+        return [f"extrapolated from {', '.join(used)}; {check} was predicted exactly"]
 
-    def __repr__(self) -> str:
-        """Returns its facts and the table of its collectives as text."""
-        lines = [_title(self), *_notes(self)]
-        rows = _rows(self)
-        if rows:
-            lines += aligned([_headings(self), *rows[:_MOST_ROWS]])
-        if len(rows) > _MOST_ROWS:
-            lines.append(f"and {len(rows) - _MOST_ROWS} more")
-        return "\n".join([*lines, *map(_mark_text, self.marks)])
+    def mark_texts(self) -> list[str]:
+        """Returns the marks as notes."""
+        return [_mark_text(mark) for mark in dict.fromkeys(m for one in self.marks for m in one)]
 
-    def _repr_html_(self) -> str:
-        """Returns its facts and the table of its collectives as HTML without scripts."""
-        below = self._inside() + _lines([_mark_text(mark) for mark in self.marks])
-        return card(_title(self), "", (), (), below=below)
+    def cells(self, axes: Sequence[str]) -> list[str]:
+        """Returns memory, bytes by kind along each of the axes, and repeated work as text."""
+        if self.does_not_divide:
+            return ["\u2013"] * (len(axes) + 4)
+        sizes = (self.memory.argument_bytes or 0, self.memory.output_bytes or 0, self.could_save())
+        times = self.computed_times
+        repeated = "\u2013" if times is None else f"{times:.1f} times"
+        return [
+            *map(bytes_text, sizes),
+            *(", ".join(self._kinds(one)) or "\u2013" for one in axes),
+            "once" if repeated == "1.0 times" else repeated,
+        ]
 
-    def _inside(self) -> str:
-        """Returns the notes and the table of collectives as HTML."""
-        rows = [_unbroken(row) for row in _rows(self)]
-        return table(_headings(self), rows) + _lines(_notes(self))
+    def _kinds(self, axes: str) -> list[str]:
+        """Returns the bytes sent along axes by kind, such as `"all-reduce 420 kB"`."""
+        rough = {
+            one.kind
+            for number, one in enumerate(self.collectives)
+            if "+".join(one.axes) == axes and not self.exact(number)
+        }
+        return [
+            f"{kind} {f'{_MARK} ' if kind in rough else ''}{bytes_text(size)}"
+            for kind, size in self.sent().get(axes, {}).items()
+        ]
+
+    def _memory(self) -> list[str]:
+        return [*super()._memory(), *self.notes(), *self.mark_texts()]
+
+    def _prefix(self, number: int) -> str:
+        return "" if self.exact(number) else f"{_MARK} "
 
 
 @final
@@ -199,43 +177,41 @@ class Simulation:
     def _repr_html_(self) -> str:
         """Returns the table, and the collectives on each mesh, as HTML without scripts."""
         headings, rows = self.table()
+        notes = "".join(f'<div style="margin:4px 0 0">{escape(one)}</div>' for one in self.notes())
         inside = "".join(
-            f"<details><summary>{escape(_title(one))}</summary>{one._inside()}</details>"
+            f"<details><summary>{escape(one.title)}</summary>{one._repr_html_()}</details>"
             for one in self.meshes
             if one.collectives
         )
-        below = f'{_lines(self.notes())}<div style="margin:6px 0 0">{inside}</div>'
+        below = f'{notes}<div style="margin:6px 0 0">{inside}</div>'
         return card(self.name, _ABOUT, headings, map(_unbroken, rows), below=below)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns the headings, and the texts of a row for each mesh."""
         axes = list(dict.fromkeys(axes for one in self.meshes for axes in one.sent()))
-        modelled = any(row.modelled_s is not None for one in self.meshes for row in one.collectives)
+        modelled = any(one.modelled_s is not None for one in self.meshes)
         along = [f"sent along {name}" if name else "sent without a mesh" for name in axes]
         headings = ["mesh", "devices", "arguments", "outputs", "could save", *along, "computed"]
         return [*headings, *["modelled"] * modelled], [
             [
-                axes_text(one.mesh) + (f" of {one.topology}" if one.topology else ""),
+                f"{axes_text(one.mesh)}{one.topology and f' of {one.topology}'}",
                 count_text(one.devices),
-                _bytes(one.argument_bytes),
-                _bytes(one.output_bytes),
-                _bytes(None if one.does_not_divide else one.could_save),
-                *(_sent_text(one, name) for name in axes),
-                _times(one.computed_times),
-                *[_time(one.modelled_s)] * modelled,
+                *one.cells(axes),
+                *["\u2013" if one.modelled_s is None else duration_text(one.modelled_s)] * modelled,
             ]
             for one in self.meshes
         ]
 
     def notes(self) -> list[str]:
         """Returns what to know of the numbers."""
-        marks = list(dict.fromkeys(mark for one in self.meshes for mark in one.marks))
-        own = [
-            f"{axes_text(one.mesh)}: {note}"
-            for one in self.meshes
-            for note in _notes(one, inside=False)
-        ]
-        return [*(_mark_text(mark) for mark in marks), *own]
+        marks = dict.fromkeys(text for one in self.meshes for text in one.mark_texts())
+        own = (f"{axes_text(one.mesh)}: {note}" for one in self.meshes for note in one.notes())
+        return [*marks, *own]
+
+
+def _unbroken(row: Sequence[str]) -> list[str]:
+    """Returns cells that a browser breaks after commas alone."""
+    return [re.sub("(?<!,) ", "\u00a0", cell).replace("-", "\u2011") for cell in row]
 
 
 def _modelled(one: Collective, speeds: dict[str, tuple[float, float]]) -> float | None:
@@ -249,105 +225,9 @@ def _modelled(one: Collective, speeds: dict[str, tuple[float, float]]) -> float 
     return one.times_per_step * (latency * hops + (one.wire_bytes or 0) / rate)
 
 
-def _axes(one: SimulatedCollective) -> str:
-    return "+".join(one.collective.axes)
-
-
-def _lines(notes: Sequence[str]) -> str:
-    return "".join(f'<div style="margin:4px 0 0">{escape(note)}</div>' for note in notes)
-
-
-def _unbroken(row: Sequence[str]) -> list[str]:
-    """Returns cells that a browser breaks after commas and semicolons alone."""
-    return [re.sub("(?<![,;]) ", "\u00a0", cell).replace("-", "\u2011") for cell in row]
-
-
 def _held(arrays: Sequence[ArrayPlace]) -> int:
     return sum(one.bytes_per_device for one in arrays if one.used)
 
 
-def _bytes(size: int | None) -> str:
-    return _NONE if size is None else bytes_text(size)
-
-
-def _times(times: float | None) -> str:
-    if times is None:
-        return _NONE
-    return "once" if round(times, 1) == 1 else f"{times:.1f} times"
-
-
-def _time(seconds: float | None) -> str:
-    return _NONE if seconds is None else duration_text(seconds)
-
-
 def _mark_text(mark: str) -> str:
-    return f"{'' if mark == BFLOAT16 else f'{_MARK} '}{mark}"
-
-
-def _sent_text(one: SimulatedMesh, axes: str) -> str:
-    """Returns the bytes sent along axes by kind, such as `"all-reduce 420 kB"`."""
-    if one.does_not_divide:
-        return _NONE
-    rough = {x.collective.kind for x in one.collectives if _axes(x) == axes and not x.exact}
-    kinds = one.sent().get(axes, {})
-    return (
-        ", ".join(
-            f"{kind} {f'{_MARK} ' if kind in rough else ''}{bytes_text(size)}"
-            for kind, size in kinds.items()
-        )
-        or _NONE
-    )
-
-
-def _title(one: SimulatedMesh) -> str:
-    on = f" of {one.topology}" if one.topology else ""
-    return f"{counted(one.devices, 'device')}{on} ({axes_text(one.mesh)})"
-
-
-def _notes(one: SimulatedMesh, *, inside: bool = True) -> list[str]:
-    """Returns what the mesh does not divide, what lies whole, and where numbers come from."""
-    notes = []
-    if one.does_not_divide:
-        notes.append(f"does not divide {one.does_not_divide}")
-    whole = one.could_be_divided() if inside else []
-    if whole:
-        names = [
-            f"{x.name} along {x.axis} ({bytes_text(x.saved_bytes)})" for x in whole[:_MOST_WHOLE]
-        ]
-        more = len(whole) - _MOST_WHOLE
-        names += [f"{more} more"] if more > 0 else []
-        notes.append(f"whole, though a device could save: {', '.join(names)}")
-    if one.extrapolated_from:
-        *used, check = map(axes_text, one.extrapolated_from)
-        notes.append(f"extrapolated from {', '.join(used)}; {check} was predicted exactly")
-    return notes
-
-
-def _headings(one: SimulatedMesh) -> list[str]:
-    timed = any(row.modelled_s is not None for row in one.collectives)
-    return [*_COLLECTIVES, *["modelled"] * timed]
-
-
-def _rows(one: SimulatedMesh) -> list[list[str]]:
-    """Returns a row for each collective, equal ones as one, the largest first."""
-    timed = len(_headings(one)) > len(_COLLECTIVES)
-    found: dict[tuple[str, ...], list[float]] = {}
-    for row in one.collectives:
-        of = row.collective
-        shift = "" if of.shift is None else f" {of.shift:+d}"
-        key = (
-            of.kind,
-            f"{'' if row.exact else f'{_MARK} '}{bytes_text(of.wire_bytes or 0)}",
-            f"{_axes(row)}{shift}" if of.axes else f"{of.group} devices",
-            "XLA" if of.asked == "xla" else "the program",
-            purpose_text(of),
-            line_in(of.source),
-            "" if row.modelled_s is not None else _NONE,
-        )
-        so_far = found.setdefault(key, [0, 0, 0])
-        counts = (of.times_per_step or 1, row.sent_bytes, row.modelled_s or 0)
-        found[key] = [a + b for a, b in zip(so_far, counts, strict=True)]
-    return [
-        [key[0], count_text(times), *key[1:-1], *[key[-1] or duration_text(time)] * timed]
-        for key, (times, _, time) in sorted(found.items(), key=lambda item: -item[1][1])
-    ]
+    return mark if mark == BFLOAT16 else f"{_MARK} {mark}"

@@ -12,25 +12,21 @@ from distlab.simulation.simulate import simulate
 from distlab.text.shown import shown, shown_text
 from distlab.threads import Thread
 
-MOST_REPLICAS: Final = 1 << 16
+_MOST_REPLICAS: Final = 1 << 16
+_SIZES: Final = re.compile(r"\s*\d+(\s*,\s*\d+)*\s*")
 _MOST_MESHES: Final = 8
 _LENGTH: Final = 400
 
 
 @final
 class Requests:
-    """The newest simulation that was requested, and its state.
-
-    Attributes:
-      found: The newest simulation; None before the first, and while one runs.
-      state: What happens, or why a request failed; "" after success.
-      running: Whether one runs.
-    """
+    """The newest simulation that was requested, and its state."""
 
     def __init__(self) -> None:
-        self.found: Simulation | None = None
-        self.state = ""
+        self.found: Simulation | None = None  # None before the first, and while one runs
+        self.state = ""  # what happens, or why a request failed
         self.running = False
+        self._next: tuple[str, str, Callable[[], None]] | None = None
 
     @staticmethod
     def names() -> list[str]:
@@ -38,23 +34,16 @@ class Requests:
         return list(steps())
 
     def start(self, name: str, sizes: str, done: Callable[[], None] = lambda: None) -> None:
-        """Simulates a step in a thread, unless one is simulated already.
-
-        Args:
-          name: One of `names`.
-          sizes: Numbers of replicas with commas, such as `"16, 64"`.
-          done: Called in that thread when it is over.
-        """
+        """Simulates a step on replicas such as `"16, 64"` in a thread, after the one running."""
         if self.running:
+            self._next = (name, sizes, done)
             return
         self.found, known = None, steps()
-        numbers = [int(word) for word in re.findall(r"\d{1,9}", sizes)][:_MOST_MESHES]
+        numbers = [int(word) for word in re.findall(r"\d+", sizes)][:_MOST_MESHES]
         if name not in known:
             self.state = f"There is no step named {shown(name, 40)} in this process any more."
-        elif not numbers or re.search(r"[^\d\s,]", sizes) or max(numbers) > MOST_REPLICAS:
+        elif not _SIZES.fullmatch(sizes) or not all(0 < n <= _MOST_REPLICAS for n in numbers):
             self.state = f"Numbers of replicas are like 16, 64, got {shown(sizes, 40)}."
-        elif 0 in numbers:
-            self.state = "There must be a replica, got 0."
         else:
             self.running, self.state = True, f"Compiling {name} for {sizes} replicas \u2026"
             fn, axes = known[name]
@@ -71,3 +60,6 @@ class Requests:
         finally:
             self.running = False
         done()
+        if self._next is not None:
+            wanted, self._next = self._next, None
+            self.start(*wanted)

@@ -69,7 +69,7 @@ def simulate(
       ...         return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
       ...     return jax.jit(step), (shape(16, 4), shape(1024, 16, spec=P("data")))
       >>> found = dl.simulate(make, [{"data": 4}, {"data": 64}])
-      >>> [(one.devices, one.argument_bytes, one.sent()) for one in found]
+      >>> [(one.devices, one.memory.argument_bytes, one.sent()) for one in found]
       [(4, 16640, {'data': {'all-reduce': 384}}), (64, 1280, {'data': {'all-reduce': 504}})]
     """
     if not callable(make):
@@ -88,7 +88,7 @@ def simulate(
     return Simulation(
         name,
         [
-            SimulatedMesh(count, one.topology, speeds, small)
+            SimulatedMesh(name, count, one.topology, speeds, small)
             for one, (count, small) in zip(wanted, counts, strict=True)
         ],
     )

@@ -27,17 +27,6 @@ def card(
     below: str = "",
 ) -> str:
     """Returns a title, a line of facts, a picture as HTML, a table, and HTML below it."""
-    return (
-        f'<div style="display:inline-block;max-width:{_WIDE if picture or below else _NARROW};'
-        f"border:{_LINE};border-radius:8px;"
-        f'padding:10px 14px;font:13px/1.45 system-ui,sans-serif;overflow-x:auto">'
-        f'<div><b>{escape(title)}</b> <span style="{_FAINT}">{escape(facts)}</span></div>'
-        f"{picture}{table(headings, rows)}{below}</div>"
-    )
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table of the first rows, and the number of the others; "" without rows."""
     kept = [list(row) for row in rows]
     left_out = len(kept) - _MOST_ROWS
     head = "".join(
@@ -48,10 +37,17 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for row in kept[:_MOST_ROWS]
     )
     more = f'<div style="{_FAINT}">and {left_out} more</div>' if left_out > 0 else ""
-    if not kept:
-        return ""
-    return (
+    table = (
         '<table style="font:inherit;border-collapse:collapse;margin:6px 0 0;'
         'font-variant-numeric:tabular-nums">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        if kept
+        else ""
+    )
+    return (
+        f'<div style="display:inline-block;max-width:{_WIDE if picture or below else _NARROW};'
+        f"border:{_LINE};border-radius:8px;"
+        f'padding:10px 14px;font:13px/1.45 system-ui,sans-serif;overflow-x:auto">'
+        f'<div><b>{escape(title)}</b> <span style="{_FAINT}">{escape(facts)}</span></div>'
+        f"{picture}{table}{more}{below}</div>"
     )

@@ -44,10 +44,10 @@ def test_a_mirrored_step_is_rebuilt_for_more_replicas() -> None:
         assert one.sent() == {
             "replica": {"all-reduce": 2 * BYTES * (n - 1) // n, "all-gather": rows * (n - 1)}
         }
-        assert one.argument_bytes == BYTES + rows
+        assert one.memory.argument_bytes == BYTES + rows
         assert [place.name for place in one.inputs] == ["w", "x"]
         assert one.computed_times == pytest.approx(1, abs=0.1)
-        purposes = {x.collective.kind: x.collective.names for x in one.collectives}
+        purposes = {x.kind: x.names for x in one.collectives}
         assert purposes["all-reduce"] == ["w"]
 
 
@@ -58,7 +58,7 @@ def test_divided_variables_are_divided_over_more_replicas() -> None:
         n = one.devices
         sent = BYTES // n * (n - 1)
         assert one.sent() == {"replica": {"all-gather": sent, "reduce-scatter": sent}}
-        assert one.argument_bytes == BYTES // n + 4 * WIDE * 4
+        assert one.memory.argument_bytes == BYTES // n + 4 * WIDE * 4
     assert found[1].extrapolated_from == [{"replica": 2}, {"replica": 4}, {"replica": 8}]
     assert found[2].does_not_divide == "w[64, 64]: 64 by replica 96"
 
