@@ -9,7 +9,14 @@ from typing import Any, Final, final
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+)
 
 from distlab.devices import selection
 
@@ -88,9 +95,9 @@ def replica_mesh(devices: tuple[jax.Device, ...], model: int = 1) -> ReplicaMesh
     return ReplicaMesh(devices, model)
 
 
-def devices_each(mesh: Mesh) -> int:
+def devices_each(mesh: Mesh | AbstractMesh) -> int:
     """Returns how many devices each replica of a mesh has; 1 in meshes of others."""
-    return int(mesh.devices.shape[1]) if mesh.axis_names == (AXIS, MODEL) else 1
+    return int(mesh.shape[MODEL]) if mesh.axis_names == (AXIS, MODEL) else 1
 
 
 @cache

@@ -107,7 +107,7 @@ class DeviceAssignment:
         self.topology = topology
         self.core_assignment = places
         cores = places.reshape(-1, _RANK)
-        self.devices = selection.find([topology.device_at(place) for place in cores])
+        self.devices = selection.find([topology.device_at(tuple(place)) for place in cores])
 
     @classmethod
     def build(

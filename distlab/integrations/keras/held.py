@@ -16,6 +16,7 @@ from keras.src.distribution import distribution_lib
 
 from distlab.context import scopes
 from distlab.devices import jax_internals
+from distlab.devices.mesh import MODEL
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
@@ -37,6 +38,7 @@ _ATTRIBUTE: Final = "_distlab_held"
 
 class _Making(threading.local):
     of_optimizer = False
+    layout: tuple[Any, ...] | None = None
 
 
 _making: Final = _Making()
@@ -50,6 +52,18 @@ def making(*, of_optimizer: bool) -> Iterator[None]:
         yield
     finally:
         _making.of_optimizer = before
+
+
+@contextlib.contextmanager
+def lying_as(keras: Any) -> Iterator[None]:
+    """Lets variables that are made in a block lie on a replica's devices as another does."""
+    held = held_of(keras)
+    spec = () if held is None else tuple(held.variable.storage.layout.spec)
+    before, _making.layout = _making.layout, spec if MODEL in spec else None
+    try:
+        yield
+    finally:
+        _making.layout = before
 
 
 @final
@@ -82,7 +96,7 @@ class Held:
             synchronization=VariableSynchronization.ON_READ
             if on_read
             else VariableSynchronization.AUTO,
-            layout=() if own_copies and strategy.divided.least else None,
+            layout=() if own_copies and strategy.divided.least else _making.layout,
         )
         self._storage.own_copies = own_copies
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one

@@ -15,7 +15,7 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ScopeError
-from distlab.integrations.keras.held import held_of, is_of_current, making
+from distlab.integrations.keras.held import held_of, is_of_current, lying_as, making
 from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.replica import (
     added_up,
@@ -71,6 +71,13 @@ def _patch_sums() -> None:
 
 
 def _patch_variables() -> None:
+    @patch(BaseOptimizer, "add_variable_from_reference")
+    def add_variable_from_reference(
+        old: Function, self: Any, reference_variable: Any, *args: Any, **options: Any
+    ) -> Any:
+        with lying_as(reference_variable):
+            return old(self, reference_variable, *args, **options)
+
     @patch(BaseOptimizer, "add_variable")
     def add_variable(old: Function, self: Any, *args: Any, **options: Any) -> Any:
         with _place_of(self), making(of_optimizer=True):

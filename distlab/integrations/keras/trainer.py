@@ -190,8 +190,8 @@ def _require_possible(model: Any, strategy: Strategy) -> None:
     if distribution_lib.distribution() is not None:
         raise UnsupportedError(
             f"{type(model).__name__} was made in a strategy's scope while a keras.distribution is "
-            "set, and both would divide its batches. Call "
-            "keras.distribution.set_distribution(None)."
+            "set, and both would divide its batches. Call keras.distribution.set_distribution("
+            "None), and pass a LayoutMap as MirroredStrategy(model_axis=..., layouts=...)."
         )
 
 

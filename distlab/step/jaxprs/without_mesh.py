@@ -29,9 +29,8 @@ def without_mesh(jaxpr: Any) -> Any:
     def renewed(atoms: Any) -> list[Any]:
         for atom in atoms:
             if isinstance(atom, core.Literal):
-                own[id(atom)] = core.Literal(
-                    np.asarray(atom.val, atom.aval.dtype), _bare(atom.aval)
-                )
+                aval: Any = _bare(atom.aval)
+                own[id(atom)] = core.Literal(np.asarray(atom.val, aval.dtype), aval)
             elif id(atom) not in own:
                 own[id(atom)] = core.Var(_bare(atom.aval))
         return [own[id(atom)] for atom in atoms]

@@ -221,7 +221,9 @@ class Program:
             values, _ = inputs.examples()
             lowered = self.spmd.programs(step.__name__, values, arrays, inputs.donated)
         else:
-            pinned = {"out_shardings": self._out_shardings()} if self._mesh.model > 1 else {}
+            pinned: dict[str, Any] = {}
+            if self._mesh.model > 1:
+                pinned["out_shardings"] = self._out_shardings()
             lowered = jax.jit(step, donate_argnums=(1, 3), **pinned).lower(
                 *inputs.examples(), *inputs.by_donation(arrays)
             )
