@@ -102,3 +102,22 @@ def test_own_steps_go_on_from_checkpoints_of_other_parts(tmp_path: Path) -> None
         later, losses = steps(strategy, 3, path)
         assert losses == pytest.approx(expected[3:], rel=1e-6)
     assert parts(later.optimizer.variables) == [(2, 6), (2, 6), (3, 3), (3, 3)]
+
+
+def test_fit_on_a_model_axis_has_the_numbers_of_whole_variables() -> None:
+    """Where slots of optimizers lie as their variables do."""
+    strategy = dl.MirroredStrategy(model_axis=2, layouts={"kernel": ("model", None)})
+    made, results = fitted(strategy, optimizers.SGD(0.01, momentum=0.9))
+    _, expected = fitted(mirrored(4), optimizers.SGD(0.01, momentum=0.9))
+    for value, wanted in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(value, wanted, atol=1e-6)
+    assert parts(made.variables) == parts(made.optimizer.variables) == [(2, 6), (3, 6), (3, 3)]
+
+
+def test_layouts_may_be_those_of_a_layout_map() -> None:
+    devices = keras.distribution.list_devices("cpu")
+    mesh = keras.distribution.DeviceMesh((4, 2), ("batch", "model"), devices)
+    layouts = keras.distribution.LayoutMap(mesh)
+    layouts[".*kernel"] = ("model", None)
+    with dl.MirroredStrategy(model_axis=2, layouts=layouts).scope():
+        assert parts(model().variables) == [(2, 6), (3, 3)]
