@@ -168,3 +168,25 @@ def test_a_device_holds_its_part_alone() -> None:
     whole = {name for name, size in sizes.items() if parts[name] == size}
     assert all(parts[name] * 8 == size for name, size in sizes.items() if name not in whole)
     assert sum(sizes[name] for name in whole) < sum(sizes.values()) / 100
+
+
+def test_several_steps_in_one_program_carry_parts() -> None:
+    with listening() as heard:
+        for shard in (128, False):
+            training = Training("perceptron", "clip", 8, shard=shard)
+
+            def ten(x: jax.Array, y: jax.Array, training: Training = training) -> jax.Array:
+                steps = jnp.arange(10)
+                return dl.scan(lambda _, __: (None, training.step(x, y)), None, steps)[1]
+
+            training.strategy.run(ten, args=training.batch)
+    divided, mirrored = heard.of(events.Compile)
+    assert Counter(one.kind for one in divided.collectives) == {
+        "all-gather": 3,
+        "reduce-scatter": 3,
+        "all-reduce": 1,
+    }
+    assert {one.times_per_step for one in divided.collectives} == {10}
+    assert divided.temp_bytes is not None
+    assert mirrored.temp_bytes is not None
+    assert divided.temp_bytes < mirrored.temp_bytes

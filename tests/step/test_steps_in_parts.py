@@ -46,6 +46,42 @@ def scanned(g: jax.Array, w: jax.Array) -> jax.Array:
     return jax.lax.scan(lambda c, row: (c + row, c * 2), w[0], g)[1]
 
 
+def accumulated(s: Given) -> jax.Array:
+    """Adds up a gradient in the carry of a loop, clipped by its norm, beside numbers alone."""
+
+    def body(carry: tuple[Any, ...], row: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
+        total, count, own = carry
+        total = total * 0.5 + s.g / jnp.linalg.norm(s.g) * row
+        return (total, count + 1.0, own + s.x.mean()), jnp.sum(total)
+
+    start = (s.w, 0.0, jnp.zeros(()))
+    (total, count, own), sums = jax.lax.scan(body, start, jnp.arange(3.0), unroll=2)
+    mean = jax.lax.pmean(own, "replica")
+    return total * count + sums[1] + mean
+
+
+def drawn_back(s: Given) -> jax.Array:
+    """Chooses by an index of all replicas, and clips within a branch."""
+    return jax.lax.switch(
+        (s.g[0, 0] > 0).astype(jnp.int32) + 1,
+        [lambda g, _: g, lambda g, w: w - g / jnp.linalg.norm(g), lambda g, w: w * jnp.sum(g)],
+        s.g,
+        s.w,
+    )
+
+
+def own_branch(s: Given) -> jax.Array:
+    """Chooses by each replica's own examples, and sums what was chosen."""
+    chosen = jax.lax.cond(s.x.mean() > 0, lambda: s.g * 2, lambda: s.w)
+    return jax.lax.psum(chosen, "replica")
+
+
+def own_loop(s: Given) -> jax.Array:
+    """Carries what differs between replicas, and sums it."""
+    carried = jax.lax.scan(lambda c, row: (c + row * s.x[0], None), s.w, jnp.arange(2.0))[0]
+    return jax.lax.psum(carried, "replica") / 9
+
+
 def noisy(g: jax.Array) -> jax.Array:
     return g + jax.random.normal(jax.random.key(3), g.shape)
 
@@ -76,6 +112,10 @@ OF_GRADIENTS: Final[dict[str, Callable[[Given], Any]]] = {
     "a while loop": lambda s: looped(s.g),
     "a scan": lambda s: scanned(s.g, s.w),
     "a branch": lambda s: jax.lax.cond(s.g[0, 0] > 0, lambda: s.g * 2, lambda: s.w),
+    "an accumulated gradient": accumulated,
+    "a branch of three": drawn_back,
+    "a branch of its own": own_branch,
+    "a loop of its own": own_loop,
     "random numbers": lambda s: noisy(s.g),
     "half precision": lambda s: (s.g.astype(jnp.bfloat16) * 2).astype(jnp.float32),
     "whole numbers": lambda s: jnp.round(s.g).astype(jnp.int32) // 3 % 5 * 1.0,

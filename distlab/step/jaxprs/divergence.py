@@ -45,10 +45,10 @@ def analysed(
     return _Analysis(trusted, observe).of_jaxpr(closed.jaxpr, inputs)
 
 
-def is_alike(operation: Any, operands: Sequence[bool]) -> bool:
-    """Returns whether one operation's results are the same on all replicas, as its operands are."""
-    causes = [0 if alike else OWN for alike in operands]
-    return not any(_Analysis(trusted=OWN, observe=None).of_equation(operation, causes))
+def alike(operation: Any, operands: Sequence[bool]) -> list[bool]:
+    """Returns which results of one operation are the same on all replicas, as some operands are."""
+    causes = [0 if same else OWN for same in operands]
+    return [not why for why in _Analysis(trusted=OWN, observe=None).of_equation(operation, causes)]
 
 
 def require_reached(operation: Any, inputs: Sequence[Causes]) -> None:
