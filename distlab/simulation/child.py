@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 
+from distlab.devices import selection
 from distlab.errors import ArgumentTypeError
 from distlab.meshes.blocks import axes_text, cuts, full_spec
 from distlab.programs.contents import arguments_of, read_program
@@ -26,11 +27,12 @@ from distlab.text.shown import shown
 from distlab.user_code import is_users, line_text
 
 _MOST_TEXT: Final = 500
+_DEVICES: Final = ("jax_num_cpu_devices", "jax_platforms")
 _INDIVISIBLE: Final = re.compile("divisible|evenly divide")
 
 
 class Job(NamedTuple):
-    """What the process is to compile."""
+    """A function, and the meshes for which to compile its program."""
 
     make: bytes  # a pickled function of a mesh, of which `(fn, args)` comes
     meshes: list[Asked]
@@ -54,6 +56,7 @@ def main(job_folder: str) -> None:
         job: Job = pickle.loads((folder / "job").read_bytes())  # noqa: S301 - of the parent
         for name, value in job.settings.items():
             jax.config.update(name, value)
+        _keep_devices()
         make = pickle.loads(job.make)  # noqa: S301
         found = []
         for mesh in job.meshes:
@@ -61,6 +64,21 @@ def main(job_folder: str) -> None:
     except Exception as error:  # noqa: BLE001 - the parent raises it
         found = _failure(error, mesh)
     (folder / "found").write_bytes(pickle.dumps(found))
+
+
+def _keep_devices() -> None:
+    """Starts the devices; modules of the user's that are imported now can't change their number."""
+    update: Callable[[str, Any], None] = jax.config.update
+    jax.devices()
+
+    def update_others(name: str, value: Any) -> None:
+        if name not in _DEVICES:
+            update(name, value)
+
+    patched: Any = jax.config
+    patched.update = update_others
+    patched = selection
+    patched.use_cpu_devices = lambda _: None
 
 
 def _count(make: Callable[[Mesh], Any], asked: Asked, known: list[dict[str, int]]) -> Count:

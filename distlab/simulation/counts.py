@@ -19,7 +19,7 @@ _SUMS: Final = ("all-reduce", "reduce-scatter")
 
 
 class Count(NamedTuple):
-    """What was found for one mesh."""
+    """The findings for one mesh."""
 
     axes: dict[str, int]
     name: str = ""

@@ -268,3 +268,22 @@ def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
     assert child.stdin is not None
     child.stdin.close()
     assert child.wait(60) == 1
+
+
+def test_a_module_that_sets_its_own_devices_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "import distlab as dl, jax, jax.numpy as jnp",
+        "from tests.simulation.makers import P, shaped",
+        "dl.use_cpu_devices(8)",
+        "ONES = jnp.ones(3)",
+        "def make(mesh):",
+        "    return (lambda x: x.sum() + ONES.sum()), (shaped(mesh, 64, spec=P('data')),)",
+    ]
+    (tmp_path / "trains_on_eight.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    from trains_on_eight import make  # type: ignore[import-not-found]
+
+    (found,) = dl.simulate(make, [{"data": 16}])
+    assert found.sent() == {"data": {"all-reduce": 2 * 4 * 15 // 16}}
