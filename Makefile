@@ -97,8 +97,9 @@ docs: $(VENV)/.installed-docs $(if $(filter off,$(NOTEBOOKS)),,$(RUNS))  ## Buil
 	  --doctree-dir build/doctrees docs build/site $(ARGS)
 	@echo "Built build/site/index.html"
 
-screenshots: $(DEV) browser  ## Take the pictures in docs/pictures from a running demo
+screenshots: $(DEV) browser  ## Take the pictures and the film in docs/pictures from real trainings
 	@$(BIN)/python docs/pictures/take.py
+	@$(BIN)/python docs/pictures/film.py
 
 binder-check: $(DEV) browser  ## Build what Binder builds and visit it with a browser (5 minutes)
 	@.ci/binder-check $(BIN)
