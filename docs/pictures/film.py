@@ -106,7 +106,9 @@ def compared(view: Page, url: str) -> Iterator[Frame]:
 
 def picture_readme(view: Page, folder: Path) -> None:
     """Runs README.md's programs and takes the picture that each gives."""
-    programs = re.findall(r"```python\n(.*?)```", (HERE.parents[1] / "README.md").read_text(), re.S)
+    programs = re.findall(
+        r"```python\n(.*?)```", (HERE.parents[1] / "README.md").read_text(), re.DOTALL
+    )
     for program in programs:
         subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
     for run, page, height in (("first", "batches", 860), ("plain", "placement", 480)):
