@@ -258,16 +258,17 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
       strategy: Its number in this process.
       name: Class name, such as `"MirroredStrategy"`; of a mesh its axes, such as
         `"Mesh(data=4, model=2)"`.
-      devices: Device name of each replica, in replica order; of a mesh of each position, the last
-        axis first.
-      processes: The process of each replica, in replica order; empty where all are
+      devices: Device name of each replica, in replica order; with several axes of each position,
+        the last axis first.
+      processes: The process of each of these; empty where all are
         in this process. Other events have the numbers of this process's replicas alone.
       source: File and line of the user's program that made it; empty in runs recorded before
         this field.
       form: `"strategy"`, or `"mesh"` of functions that `distlab.observe` returned: what other
         events say of replicas holds for the mesh's positions.
       axes: Sizes of the mesh's axes by name, in their order; empty for a strategy whose variables
-        are whole on each device, and for a mesh without names, such as one device.
+        are whole on each device, and for a mesh without names, such as one device. Along a
+        strategy's axis `"model"` lie the devices of one replica.
     """
 
     STANDING = True
@@ -278,6 +279,15 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     source: str = ""
     form: Literal["strategy", "mesh"] = "strategy"
     axes: dict[str, int] = {}
+
+    @property
+    def replicas(self) -> list[str]:
+        """Names of the replicas: their devices', of several the first and last one's."""
+        each = self.axes.get("model", 1) if self.form == "strategy" else 1
+        if each < 2:
+            return self.devices
+        firsts, lasts = self.devices[::each], self.devices[each - 1 :: each]
+        return [f"{first}-{last}" for first, last in zip(firsts, lasts, strict=False)]
 
     @property
     def kind(self) -> Literal["strategy", "mesh"]:

@@ -283,7 +283,7 @@ class Batches(Fold[BatchColumns]):
                 case Preview():
                     self._previews.add(event)
                 case Strategy():
-                    self._devices[event.strategy] = event.devices
+                    self._devices[event.strategy] = event.replicas
                 case _:
                     pass
             changed = True

@@ -23,7 +23,8 @@ class HeaderColumns(TypedDict):
     devices: list[str]
     simulated: bool  #: Whether they are CPU devices that share one machine's cores
     strategy: str  #: Class name of the newest strategy, empty before the first
-    replicas: list[str]  #: Names of the devices of its replicas
+    replicas: list[str]  #: Names of its replicas, by their devices
+    places: list[str]  #: Names of the devices of its replicas
     status: str
     message: str  #: Text of the exception that ended the run
     ended_s: float | None  #: Seconds from the run's begin to its end, None before it
@@ -83,7 +84,8 @@ class Header(Fold[HeaderColumns]):
             "devices": [device.name for device in devices],
             "simulated": any(device.simulated for device in devices),
             "strategy": strategy.name if strategy else "",
-            "replicas": list(strategy.devices) if strategy else [],
+            "replicas": list(strategy.replicas) if strategy else [],
+            "places": list(strategy.devices) if strategy else [],
             "status": end.status if end else "",
             "message": end.message if end else "",
             "ended_s": self._clock.seconds(end.time_ns) if end else None,

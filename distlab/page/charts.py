@@ -99,11 +99,12 @@ def _state_of(detail: BatchDetail | None, replica: int = 0) -> object:
 
 
 def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
-    return charts.traffic_row(
-        folds.columns("reductions"),
-        view.reduction,
-        devices=folds.columns("header")["replicas"],
-    )
+    reductions, header = folds.columns("reductions"), folds.columns("header")
+    own = reductions["participants"][view.reduction : view.reduction + 1] == [
+        len(header["replicas"])
+    ]
+    devices = header["replicas"] if own else header["places"]
+    return charts.traffic_row(reductions, view.reduction, devices=devices)
 
 
 CHARTS: Final[Mapping[str, Entry]] = {

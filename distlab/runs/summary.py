@@ -92,7 +92,7 @@ def summarize(
         "platform": newest[-1].platform if newest else "",
         "devices": [device.name for event in newest for device in event.devices],
         "strategies": [event.name for event in strategies.values()],
-        "replicas": [len(event.devices) for event in strategies.values()],
+        "replicas": [len(event.replicas) for event in strategies.values()],
         "steps": totals.steps,
         "rate": _rate(totals.steps, step_ends),
         "examples": totals.examples,

@@ -14,6 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 import distlab as dl
 from distlab import events
+from distlab.folds import Folds
+from distlab.page.facts.run import run_facts
 from tests.listening import Listener, listening
 
 BATCH, WIDTH, STEPS = 64, 256, 22
@@ -330,3 +332,19 @@ def test_blocks_of_a_grid_are_assigned_in_its_order() -> None:
         build(topology, num_replicas=3, computation_shape=[2, 2, 1, 1])
     with pytest.raises(dl.errors.OptionError, match="a number for x, y, z"):
         build(topology, computation_shape=[2, 2])
+
+
+def test_pages_name_replicas_by_their_devices(
+    trained: tuple[Training, list[float], Listener],
+) -> None:
+    _, _, heard = trained
+    folds = Folds()
+    folds.add([*heard.of(events.Strategy), *heard.of(events.Sharding)])
+    header = folds.columns("header")
+    replicas = ["CPU:0-CPU:1", "CPU:2-CPU:3", "CPU:4-CPU:5", "CPU:6-CPU:7"]
+    assert (header["replicas"], len(header["places"])) == (replicas, 8)
+    facts = run_facts(header, live=True, caught_up=True, read_share=None, name="")
+    assert facts["strategy"] == "MirroredStrategy, 4 replicas of 2 devices"
+    batch = folds.batch(STEPS - 1)
+    assert batch is not None
+    assert (batch["replica"], batch["size"]) == (replicas, [16] * 4)

@@ -24,7 +24,9 @@ def run_facts(
     halted: str = "",
 ) -> Facts:
     """Returns the facts of the page's header; `halted` is why a live run takes no steps now."""
-    devices = header["replicas"] or header["devices"]
+    devices = header["places"] or header["devices"]
+    each = len(header["places"]) // max(1, len(header["replicas"]))
+    replicas = f", {counted(len(header['replicas']), 'replica')} of {each} devices"
     simulated = "simulated " if header["simulated"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())
     status = _status(header, live=live, caught_up=caught_up)
@@ -36,7 +38,7 @@ def run_facts(
         "halted": status == "live" and bool(halted),
         "trouble_title": title,
         "trouble": trouble[:_MOST_TROUBLE],
-        "strategy": header["strategy"] or NOTHING,
+        "strategy": (header["strategy"] or NOTHING) + replicas * (each > 1),
         "devices": counted(len(devices), f"{simulated}device") if devices else NOTHING,
         "device_names": first_rows((plain(device, 24) for device in devices), len(devices)),
         "host": f"{plain(header['host'])}, process {header['process']}" if header["host"] else "",
