@@ -112,12 +112,6 @@ def _block(one: Input) -> _Block:
     return (WHOLE, one.partition.local(one.block)) if axis is None else (axis, one.block)
 
 
-def _constant(value: Any) -> _Value:
-    constant = _Value(alike=True)
-    constant.held[WHOLE] = value
-    return constant
-
-
 @final
 class _Body:
     """The operations of a step, or of a loop or branch in it, in the program's order."""
@@ -126,6 +120,7 @@ class _Body:
         self.given = [_Value() for _ in inner.jaxpr.invars]
         self._replicas = replicas
         self._operations: list[_Operation] = []
+        self._constants: list[_Value] = []
         self._homes_found = False  # until then, parts are marked beside wholes
         self._results = self._inlined(inner, self.given)
 
@@ -135,11 +130,11 @@ class _Body:
         What is computed again for a gradient stays a call, or XLA would keep it from the first.
         """
         jaxpr, consts = inner
-        known = [*map(_constant, consts), *given]
+        known = [*map(self._constant, consts), *given]
         values = dict(zip((*jaxpr.constvars, *jaxpr.invars), known, strict=True))
 
         def value(atom: Any) -> _Value:
-            return _constant(atom.val) if isinstance(atom, core.Literal) else values[atom]
+            return self._constant(atom.val) if isinstance(atom, core.Literal) else values[atom]
 
         for equation in jaxpr.eqns:
             operands = [value(atom) for atom in equation.invars]
@@ -154,6 +149,11 @@ class _Body:
                 results = self._inlined(called, operands, own)
             values.update(zip(equation.outvars, results, strict=True))
         return [value(atom) for atom in jaxpr.outvars]
+
+    def _constant(self, value: Any) -> _Value:
+        self._constants.append(_Value(alike=True))
+        self._constants[-1].held[WHOLE] = value
+        return self._constants[-1]
 
     def mark(self, forms: Sequence[Form]) -> None:
         """Marks the forms in which each value is wanted, for those of the results."""
@@ -192,6 +192,8 @@ class _Body:
         """Computes the results in the forms that were marked, from the values that are given."""
         for value, block in zip(self.given, blocks, strict=True):
             value.held = {} if block is None else dict([block])
+        for constant in self._constants:  # without parts of an earlier trace
+            constant.held = {WHOLE: constant.held[WHOLE]}
         for operation in self._operations:
             for value in operation.results:
                 value.held = {}
