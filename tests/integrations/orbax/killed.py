@@ -1,4 +1,7 @@
-"""Training runs that are killed at any moment, and started again with other replicas."""
+"""Training runs that are killed at any moment, and started again with other replicas.
+
+With 8 replicas the weights are divided over them, with fewer each has a copy.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import Any
 EXAMPLES = 203
 EPOCHS = 3
 BATCH = 16
+WEIGHTS = 24
 
 JOB = """
 import json, sys
@@ -23,16 +27,16 @@ dl.use_cpu_devices(8)
 import jax, jax.numpy as jnp, numpy as np
 
 folder, replicas, in_background = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "async"
-examples, epochs, batch = map(int, sys.argv[4:7])
-x = np.random.default_rng(0).normal(size=(examples, 5)).astype("float32")
-y = x @ np.arange(5, dtype="float32")
+examples, epochs, batch, weights = map(int, sys.argv[4:8])
+x = np.random.default_rng(0).normal(size=(examples, weights)).astype("float32")
+y = x @ np.arange(weights, dtype="float32")
 dataset = dl.data.Dataset.from_tensor_slices((np.arange(examples, dtype="int32"), x, y))
 dataset = dataset.shuffle(50, seed=11).batch(batch).repeat(epochs)
-strategy = dl.MirroredStrategy(jax.devices()[:replicas])
+strategy = dl.MirroredStrategy(jax.devices()[:replicas], shard_variables=replicas == 8 and 1)
 total = {"synchronization": dl.VariableSynchronization.ON_READ,
          "aggregation": dl.VariableAggregation.SUM}
 with strategy.scope():
-    w = dl.Variable(jnp.zeros(5), name="w")
+    w = dl.Variable(jnp.zeros(weights), name="w")
     seen = dl.Variable(jnp.zeros(examples, jnp.int32), name="seen", **total)
     steps = dl.Variable(0, name="steps")
 
@@ -40,7 +44,7 @@ def step(i, x, y):
     def loss(w):
         return dl.nn.compute_average_loss((x @ w - y) ** 2, global_batch_size=batch)
     grads = jax.grad(loss)(w.value())
-    w.assign_sub(0.05 * dl.get_replica_context().all_reduce("SUM", grads))
+    w.assign_sub(0.02 * dl.get_replica_context().all_reduce("SUM", grads))
     seen.assign_add(jnp.zeros(examples, jnp.int32).at[i].add(1))
     steps.assign_add(1)
 
@@ -105,7 +109,8 @@ def run(folder: Path, kills: int, seed: int, *, in_background: bool) -> Outcome:
 
 def _start(folder: Path, replicas: int, *, in_background: bool) -> subprocess.Popen[str]:
     how = "async" if in_background else "at once"
-    arguments = [str(folder), str(replicas), how, str(EXAMPLES), str(EPOCHS), str(BATCH)]
+    sizes = map(str, (EXAMPLES, EPOCHS, BATCH, WEIGHTS))
+    arguments = [str(folder), str(replicas), how, *sizes]
     return subprocess.Popen(
         [sys.executable, "-c", JOB, *arguments],
         stdout=subprocess.PIPE,
