@@ -70,7 +70,6 @@ def test_the_reference_has_every_public_name_and_no_other() -> None:
         "distlab.programs.report.ProgramMemory",
         "distlab.programs.report.ProgramReport",
         "distlab.recording.Recording",
-        "distlab.simulation.report.SimulatedCollective",
         "distlab.simulation.report.SimulatedMesh",
         "distlab.simulation.report.Simulation",
     }

@@ -102,7 +102,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         each, seconds = copying.sum() / len(during), spent_in(columns, begun, spent).seconds
         size_of = {copies["what"][row]: int(copies["bytes"][row]) for row in rows}
         stated = share >= _LEAST_STATED
-        told = f", {percent_text(share)} of the loop's time" if stated else ""
+        stated_share = f", {percent_text(share)} of the loop's time" if stated else ""
         names = sorted(size_of, key=lambda name: (-size_of[name], name))
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         plural = len(names) > 1 or what.startswith("variables ")
@@ -113,7 +113,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"In every step {what} {'are' if plural else 'is'} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
-                f"{ms_text(each)}{told}."
+                f"{ms_text(each)}{stated_share}."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
                 f"{_wait_text(waited)}",
                 _REMEDIES[remedy],

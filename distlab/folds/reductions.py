@@ -87,7 +87,7 @@ _MOST_ROWS = 500
 
 
 class Pair(NamedTuple):
-    """What one step moves of a divided variable: its parts gathered, and its gradient scattered."""
+    """Bytes of a divided variable in one step: parts gathered, and gradients scattered."""
 
     name: str  # Of several that XLA moves together, all names
     gathers: int  # Times in one step
