@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +75,8 @@ return String(labels[places.indexOf(tick)] ?? "")
 
 _YIELD = """
 if (plot.properties.outer_width.is_unset) return
-const narrow = plot.outer_width < least
+const cells = columns === null ? 0 : Math.min(columns.get_length() ?? 0, most)
+const narrow = plot.outer_width < Math.max(least, left + right + cell * cells)
 for (const axis of plot.right) axis.setv({visible: !narrow}, {sync: false})
 for (const axis of plot.below) axis.ticker.setv({desired_num_ticks: narrow ? 2 : 4}, {sync: false})
 plot.setv({min_border_left: narrow ? 0 : left, min_border_right: narrow ? 8 : right}, {sync: false})
@@ -296,19 +297,28 @@ def beside(*plots: figure) -> Row:
     return row(*plots, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
 
 
-def yield_sides(plot: figure, least: int) -> None:
+CELL_PIXELS: Final = 56
+"""Width of a cell with an amount as text."""
+
+
+def yield_sides(
+    plot: figure, least: int, columns: ColumnDataSource | None = None, most: int = 0
+) -> None:
     """Gives the room beside the rows to the rows where a figure is narrower than `least` pixels.
 
-    The texts on the right are hidden then, and the names on the left take what they need.
+    The texts on the right are hidden then, and the names on the left take what they need. Likewise
+    where the room is too narrow for a cell for each of `columns`, or for the `most` that have one.
     """
     callback = CustomJS(
         args={
-            "plot": plot, "least": least,
+            "plot": plot, "least": least, "columns": columns, "most": most, "cell": CELL_PIXELS,
             "left": plot.min_border_left or 0, "right": plot.min_border_right or 0,
         },
         code=_YIELD,
     )  # fmt: skip
     plot.js_on_change("outer_width", callback)
+    if columns is not None:
+        columns.js_on_change("data", callback)
 
 
 def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis:

@@ -28,7 +28,7 @@ _EMPTY = (
 )
 _KEEP_LEGIBLE = """
 const columns = Math.min(devices.get_length() ?? 0, most)
-plot.setv({min_width: Math.max(200, 110 + 56 * columns)}, {sync: false})
+plot.setv({min_width: Math.max(200, 110 + cell * columns)}, {sync: false})
 """
 
 
@@ -71,7 +71,7 @@ class PlacementTable:
         plot.above.insert(0, fig.labelled_axis(self._devices, "x", "name"))
         plot.min_border_left, plot.min_border_right = (90, 8) if narrow else (150, 150)
         if not narrow:
-            fig.yield_sides(plot, 640)
+            fig.yield_sides(plot, 640, self._devices, self._most_texts)
         self._keep_legible(plot)
         fig.add_hover(plot, cells, ("variable", "@variable: @detail"), ("device", "@device: @text"))
         self._empty = fig.add_empty_text(plot, _EMPTY)
@@ -80,7 +80,12 @@ class PlacementTable:
     def _keep_legible(self, plot: figure) -> None:
         """Keeps columns wide enough for their texts: a narrow page scrolls the chart."""
         callback = CustomJS(
-            args={"plot": plot, "devices": self._devices, "most": self._most_texts},
+            args={
+                "plot": plot,
+                "devices": self._devices,
+                "most": self._most_texts,
+                "cell": fig.CELL_PIXELS,
+            },
             code=_KEEP_LEGIBLE,
         )
         self._devices.js_on_change("data", callback)
