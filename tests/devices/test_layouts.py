@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from distlab.devices.layouts import ROWS, WHOLE, Layout, OnePerReplica, OnOneDevice, Replicated
+from distlab.devices.layouts import (
+    ROWS,
+    WHOLE,
+    Divided,
+    Layout,
+    OnePerReplica,
+    OnOneDevice,
+    Replicated,
+)
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.pieces import first_piece, pieces
 
@@ -18,11 +26,12 @@ def mesh() -> ReplicaMesh:
 
 
 def layouts(mesh: ReplicaMesh) -> list[Layout]:
-    return [Replicated(mesh), OnePerReplica(mesh), OnOneDevice(mesh.devices[2])]
+    one = OnOneDevice(mesh.devices[2])
+    return [Replicated(mesh), OnePerReplica(mesh), Divided(mesh, axis=0), one]
 
 
 def test_every_copy_holds_the_placed_value_on_its_own_device(mesh: ReplicaMesh) -> None:
-    value = jnp.arange(3.0)
+    value = jnp.arange(4.0)
     for layout in layouts(mesh):
         copies = layout.copies(layout.place(value))
         assert list(copies) == ([0] if layout.one_copy else [0, 1, 2, 3])
@@ -37,6 +46,15 @@ def test_replacing_a_copy_leaves_the_others_alone(mesh: ReplicaMesh) -> None:
         array = layout.with_copy(layout.place(jnp.zeros(2)), 3, jnp.ones(2))
         sums = [float(copy.sum()) for copy in layout.copies(array).values()]
         assert sums == [0, 0, 0, 2]
+
+
+def test_replacing_a_copy_of_a_divided_value_replaces_its_part(mesh: ReplicaMesh) -> None:
+    layout = Divided(mesh, axis=1)
+    array = layout.with_copy(layout.place(jnp.zeros((2, 8))), 3, jnp.ones((2, 8)))
+    np.testing.assert_array_equal(array, [[0] * 6 + [1] * 2] * 2)
+    assert [piece.shape for _, piece in pieces(array)] == [(2, 2)] * 4
+    assert layout.part_shape((2, 8)) == (2, 2)
+    assert layout.axes(2) == [[], ["replica"]]
 
 
 def test_partitions_cut_an_array_into_blocks_and_back() -> None:

@@ -190,3 +190,25 @@ def test_several_steps_in_one_program_carry_parts() -> None:
     assert divided.temp_bytes is not None
     assert mirrored.temp_bytes is not None
     assert divided.temp_bytes < mirrored.temp_bytes
+
+
+def test_what_is_read_after_its_update_is_gathered_from_parts() -> None:
+    """Trains two variables in turns, the second one through the new value of the first."""
+    strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(4)], shard_variables=16)
+    with strategy.scope():
+        critic, maker = dl.Variable(weight(8, 4)), dl.Variable(weight(8, 4))
+
+    def descend(v: dl.Variable, loss: Callable[[jax.Array], jax.Array]) -> None:
+        gradient = jax.grad(loss)(v.value())
+        v.assign_sub(0.1 * dl.get_replica_context().all_reduce("MEAN", gradient))
+
+    def step(x: jax.Array) -> None:
+        descend(critic, lambda w: jnp.mean(jnp.tanh(x @ w)))
+        descend(maker, lambda w: jnp.mean(jnp.tanh(x @ w @ critic.value().T)))
+
+    batch = next(iter(strategy.experimental_distribute_dataset([np.ones((8, 8), np.float32)])))
+    with listening() as heard:
+        strategy.run(step, args=(batch,))
+    (program,) = heard.of(events.Compile)
+    counts = Counter(one.kind for one in program.collectives)
+    assert counts == {"all-gather": 3, "reduce-scatter": 2}

@@ -323,3 +323,16 @@ def test_an_empty_layout_keeps_whole_copies_of_each_replica() -> None:
     x = next(iter(strategy.experimental_distribute_dataset([np.arange(4.0, dtype=np.float32)])))
     strategy.run(lambda x: v.assign(jnp.ones((8, 4)) * x.sum()), args=(x,))
     assert [float(copy.numpy()[0, 0]) for copy in v.values] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_copy_that_was_assigned_alone_is_no_proof() -> None:
+    strategy = divided()
+    v = variable(strategy)
+    with strategy.scope():
+        rate = dl.Variable(np.float32(0.5), name="rate")
+    rate.values[1].assign(0.25)
+    with pytest.raises(
+        StructureError, match=r"w is divided .* depends on rate without an all-reduce"
+    ):
+        strategy.run(lambda: v.assign(v.value() * rate.value()))
+    np.testing.assert_array_equal(v, W)
