@@ -25,6 +25,7 @@ class Asked(NamedTuple):
     axes: dict[str, int]  # empty: those of a mesh of as many devices, or one axis "data"
     topology: str = ""
     types: tuple[AxisType, ...] | None = None  # of the axes; None for `Auto`
+    small: bool = False  # to extrapolate from, of which an error is none of the program's
 
     @property
     def devices(self) -> int:

@@ -60,7 +60,12 @@ def main(job_folder: str) -> None:
         make = pickle.loads(job.make)  # noqa: S301
         found = []
         for mesh in job.meshes:
-            found.append(_count(make, mesh, job.axes))
+            try:
+                found.append(_count(make, mesh, job.axes))
+            except Exception:
+                if not mesh.small:
+                    raise
+                found.append(Count(mesh.axes))
     except Exception as error:  # noqa: BLE001 - the parent raises it
         found = _failure(error, mesh)
     (folder / "found").write_bytes(pickle.dumps(found))

@@ -56,11 +56,13 @@ class Rebuilt:
         self._name = function_name(fn)
         self._programs: dict[Any, Any] = {}
         for one in meshes:
-            platform = "tpu" if one.topology else "cpu"
             try:
-                self._programs[_key(one.axes)] = _exported(fn, program, one.axes, platform)
-            except _NotDivisible as error:
-                self._programs[_key(one.axes)] = str(error)
+                made: Any = _exported(fn, program, one)
+            except Exception as error:
+                if not (one.small or isinstance(error, _NotDivisible)):
+                    raise
+                made = str(error)
+            self._programs[_platform(one), *one.axes.items()] = made
 
     def __call__(self, mesh: Mesh) -> Any:
         """Returns the step and the shapes of its arguments, by name.
@@ -68,7 +70,7 @@ class Rebuilt:
         Raises:
           ValueError: The replicas do not divide a variable that lies in parts.
         """
-        found = self._programs[_key(mesh.shape)]
+        found = self._programs[mesh.devices.flat[0].platform, *mesh.shape.items()]
         if isinstance(found, str):
             raise ValueError(found)
         written, names, results = found
@@ -90,14 +92,11 @@ class Rebuilt:
         return jax.jit(step, out_shardings=placed), (), dict(zip(names, arrays, strict=True))
 
 
-def _key(axes: Any) -> tuple[Any, ...]:
-    return tuple(dict(axes).items())
-
-
 def _exported(
-    fn: Callable[..., Any], program: Program, axes: dict[str, int], platform: str
+    fn: Callable[..., Any], program: Program, asked: Asked
 ) -> tuple[bytes, list[str], list[str]]:
-    """Returns the program of a step over `axes`, and the names of its arrays and results."""
+    """Returns the program of a step over a mesh, and the names of its arrays and results."""
+    axes = asked.axes
     host: Any = program.host()
     read, written = program.spmd.read, program.spmd.written
     if host is None or host.mesh.shared or any(map(_is_remote, (*read, *written))):
@@ -106,7 +105,7 @@ def _exported(
     if {**sizes, AXIS: axes.get(AXIS)} != axes:
         raise ArgumentValueError(
             f"{function_name(fn)} runs on {axes_text(sizes)}, of which only replica may be another "
-            f"number, got {axes_text(axes)}. Write {{'replica': 64}}."
+            f"number, got {asked}. Write {{'replica': 64}}."
         )
     mesh = _Replicas(axes)
     arguments = program.arguments.over(mesh.replicas)
@@ -123,9 +122,14 @@ def _exported(
     rest = len(out) - spmd.computed - len(spmd.written)
     results = [f"result {n}" for n in range(spmd.computed)]
     results += [one.name for one in spmd.written] + [f"operand {n}" for n in range(rest)]
+    export = _export()
     with host.place.seen_on(mesh):
-        exported = _export()(jax.jit(step, out_shardings=out), platforms=(platform,))(shapes)
+        exported = export(jax.jit(step, out_shardings=out), platforms=(_platform(asked),))(shapes)
     return bytes(exported.serialize()), _distinct(names), _distinct(results)
+
+
+def _platform(asked: Asked) -> str:
+    return "tpu" if asked.topology else "cpu"
 
 
 def _axes(host: Any) -> dict[str, int]:

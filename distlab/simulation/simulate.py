@@ -109,7 +109,7 @@ def _counts(
         None if one.topology else extrapolation.basis(one.axes, most_devices) for one in wanted
     ]
     small = [
-        [one] if basis is None else [one._replace(axes=axes) for axes in basis.meshes]
+        [one._replace(axes=axes, small=True) for axes in basis.meshes] if basis else [one]
         for one, basis in zip(wanted, bases, strict=True)
     ]
     done = iter(count([mesh for group in small for mesh in group]))

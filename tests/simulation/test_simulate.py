@@ -32,7 +32,7 @@ from distlab.simulation.child import Job
 from distlab.simulation.counts import BFLOAT16, CHOSEN, SLICED
 from distlab.simulation.pickling import pickled
 from distlab.simulation.report import SimulatedMesh, Simulation
-from tests.simulation.makers import ROWS, WIDE, make
+from tests.simulation.makers import ROWS, WIDE, annotated, make
 
 WEIGHTS = 2 * WIDE * WIDE * 4
 SIZES = (4, 16, 64)
@@ -144,6 +144,17 @@ def test_a_changing_program_is_compiled_for_its_mesh() -> None:
     (found,) = dl.simulate(make, [{"ring": 16}], most_devices=8)
     assert found.extrapolated_from == []
     assert found.sent() == {"ring": {"collective-permute": 15 * WIDE // 16 * 4}}
+
+
+def test_what_small_meshes_refuse_is_compiled_for_the_large_one() -> None:
+    def large_only(mesh: Any) -> Any:
+        if mesh.size < 16:
+            raise ValueError("there must be 16 stages")
+        return annotated(mesh, "data", P(), P())
+
+    (found,) = dl.simulate(large_only, [{"data": 16}], most_devices=8)
+    assert found.extrapolated_from == []
+    assert found.sent() == simulated()[str({"data": 16})].sent()
 
 
 def test_small_meshes_have_two_devices_on_each_axis() -> None:
