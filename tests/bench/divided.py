@@ -1,7 +1,8 @@
 """Measures a step whose variables are divided over the replicas, beside raw JAX by hand.
 
 By hand is a `shard_map` that gathers the parameters, scatters the sums of gradients and updates the
-parts (ZeRO-3, FSDP). All take turns within a process, so that a machine that slows down slows all.
+parts (ZeRO-3, FSDP); annotated is a `jit` of arrays in parts, in which XLA does so. All take turns
+within a process, so that a machine that slows down slows all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def report(rounds: int) -> None:
     """Measures in processes of their own, and prints medians and their range."""
     print(f"\ndivided: a step of a perceptron with Adam, {REPLICAS} replicas")
     found = [_in_process() for _ in range(rounds)]
-    for name in ("by hand", "divided", "mirrored"):
+    for name in found[0]:
         times = [one[name] for one in found]
         ratios = [one["by hand"] / one[name] for one in found]
         print(
@@ -42,7 +43,12 @@ def report(rounds: int) -> None:
 
 def measure() -> Measured:
     """Returns the milliseconds of a step of each kind, in one process."""
-    steps = {"by hand": _by_hand(), "divided": _run(shard=True), "mirrored": _run(shard=False)}
+    steps = {
+        "by hand": _raw(annotated=False),
+        "annotated": _raw(annotated=True),
+        "divided": _run(shard=True),
+        "mirrored": _run(shard=False),
+    }
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(GROUPS + 1):
         for name, group in steps.items():
@@ -80,7 +86,7 @@ def _adam(state: Any, g: Any, n: Any) -> tuple[Any, Any, Any]:
     return w - 1e-3 * (m / (1 - 0.9**n)) / (jnp.sqrt(v / (1 - 0.999**n)) + 1e-8), m, v
 
 
-def _by_hand() -> Callable[[], Any]:
+def _raw(*, annotated: bool) -> Callable[[], Any]:
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -88,27 +94,30 @@ def _by_hand() -> Callable[[], Any]:
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
-    split = NamedSharding(mesh, P("replica"))
+    split, one = NamedSharding(mesh, P("replica")), NamedSharding(mesh, P())
     weights, x, y = _data()
     state = jax.device_put([(w, np.zeros_like(w), np.zeros_like(w)) for w in weights], split)
     batch = jax.device_put((x, y), split)
 
-    def step(state: Any, n: Any, x: Any, y: Any) -> Any:
+    def updated(state: Any, gradients: Any, n: Any) -> Any:
+        return [_adam(held, g, n) for held, g in zip(state, gradients, strict=True)]
+
+    def by_hand(state: Any, n: Any, x: Any, y: Any) -> Any:
         whole = [jax.lax.all_gather(w, "replica", tiled=True) for w, _, _ in state]
         loss, gradients = jax.value_and_grad(_loss)(whole, x, y)
         own = [jax.lax.psum_scatter(g / REPLICAS, "replica", tiled=True) for g in gradients]
-        state = [_adam(one, g, n) for one, g in zip(state, own, strict=True)]
-        return state, n + 1, jax.lax.pmean(loss, "replica")
+        return updated(state, own, n), n + 1, jax.lax.pmean(loss, "replica")
 
-    mapped = jax.shard_map(
-        step,
-        mesh=mesh,
-        in_specs=(P("replica"), P(), P("replica"), P("replica")),
-        out_specs=(P("replica"), P(), P()),
-        check_vma=False,
-    )
-    jitted = jax.jit(mapped, donate_argnums=(0, 1))
-    held = [state, jnp.ones(())]
+    def by_xla(state: Any, n: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(_loss)([w for w, _, _ in state], x, y)
+        return updated(state, gradients, n), n + 1, loss
+
+    specs, outputs = (P("replica"), P(), P("replica"), P("replica")), (P("replica"), P(), P())
+    mapped = jax.shard_map(by_hand, mesh=mesh, in_specs=specs, out_specs=outputs, check_vma=False)
+    shardings = (split, one, one) if annotated else None
+    step = by_xla if annotated else mapped
+    jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=shardings)
+    held = [state, jax.device_put(jnp.ones(()), one)]
 
     def call() -> None:
         for _ in range(STEPS):
