@@ -70,7 +70,9 @@ _TICKS = "return Array.from(rows.get_column(place) ?? [])"
 _LABEL = """
 const places = Array.from(rows.get_column(place) ?? [])
 const labels = rows.get_column(column) ?? []
-return String(labels[places.indexOf(tick)] ?? "")
+const label = String(labels[places.indexOf(tick)] ?? "")
+const narrow = plot && !plot.properties.outer_width.is_unset && plot.outer_width < least
+return narrow && label.length > 20 ? label.slice(0, 19) + "\u2026" : label
 """
 
 _YIELD = """
@@ -306,9 +308,12 @@ def yield_sides(
 ) -> None:
     """Gives the room beside the rows to the rows where a figure is narrower than `least` pixels.
 
-    The texts on the right are hidden then, and the names on the left take what they need. Likewise
-    where the room is too narrow for a cell for each of `columns`, or for the `most` that have one.
+    The texts on the right are hidden then, and the names on the left are cut at 20 letters. The
+    texts are hidden, too, where the room is too narrow for a cell for each of `columns`, or for the
+    `most` that have one.
     """
+    for axis in plot.left:
+        axis.formatter.args = {**axis.formatter.args, "plot": plot, "least": least}
     callback = CustomJS(
         args={
             "plot": plot, "least": least, "columns": columns, "most": most, "cell": CELL_PIXELS,
@@ -326,7 +331,7 @@ def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis
     axis = LinearAxis()
     axis.ticker = CustomJSTicker(args={"rows": rows, "place": place}, major_code=_TICKS)
     axis.formatter = CustomJSTickFormatter(
-        args={"rows": rows, "place": place, "column": column}, code=_LABEL
+        args={"rows": rows, "place": place, "column": column, "plot": None, "least": 0}, code=_LABEL
     )
     style_axis(axis)
     return axis
@@ -338,6 +343,11 @@ def label_rows(plot: figure, rows: ColumnDataSource, *, left: str, right: str = 
     if right:
         plot.right = [labelled_axis(rows, "y", right)]
     plot.ygrid.visible = False
+
+
+def on_two_lines(device: str) -> str:
+    """Returns the name of a worker's device for places that are narrow."""
+    return "\n".join(device.rsplit(" ", 1))
 
 
 def thinned(labels: Sequence[str], most: int = 24) -> list[str]:
@@ -378,14 +388,15 @@ def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
     return source
 
 
-def add_labels(plot: figure, source: ColumnDataSource, **options: Any) -> None:
+def add_labels(plot: figure, source: ColumnDataSource, **options: Any) -> LabelSet:
     """Writes a text of each row of a source, at `x` pixels of the screen."""
-    options = {"x": "x", "text_font_size": "12px", **options}
+    options = {"x": "x", "text": "text", "text_font_size": "12px", **options}
     labels = LabelSet(
-        y="y", text="text", source=source, x_units="screen", text_color=INK, text_font=value(FONT),
+        y="y", source=source, x_units="screen", text_color=INK, text_font=value(FONT),
         **options,
     )  # fmt: skip
     plot.add_layout(labels)
+    return labels
 
 
 def set_empty(source: ColumnDataSource, empty: bool) -> None:

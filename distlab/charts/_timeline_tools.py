@@ -23,12 +23,17 @@ const [lanes] = about.get_column("lanes") ?? []
 const {x_range, inner_width, inner_height} = plot
 const pixels = inner_width / (x_range.end - x_range.start)
 if (step === undefined || !(pixels > 0)) return
-const exact = step * pixels >= 2
+const exact = step * pixels >= 2, [time] = plot.below, ticks = inner_width < 400 ? 3 : 6
+if (time.ticker.desired_num_ticks != ticks) {
+  time.ticker.setv({desired_num_ticks: ticks}, {sync: false})
+}
 const [room] = words.get_column("room")
 const show = (renderer, visible) => {
   if (renderer.visible != visible) renderer.setv({visible}, {sync: false})
 }
 show(under, !exact)
+show(of_cells, !exact)
+show(of_spans, exact)
 show(spans, exact)
 show(watched, exact)
 show(numbers, exact && room * pixels >= 40 && inner_height / (lanes + 1) >= 14)

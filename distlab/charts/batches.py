@@ -32,14 +32,18 @@ if (plot.properties.inner_width.is_unset) return
 const {inner_width, inner_height} = plot
 const room = inner_width - amount
 if (!(room > 0 && inner_height > 0)) return
-const wanted = Math.ceil(room / columns * (height + top) + plot.outer_height - inner_height)
-if (rows.get_length()) plot.setv({height: Math.min(most, wanted)}, {sync: false})
+const count = rows.get_length(), least = count <= 16 ? 15 * count / height : 0
+const pixels = Math.max(room / columns, least)
+const wanted = Math.ceil(pixels * (height + top) + plot.outer_height - inner_height)
+if (count) plot.setv({height: Math.min(most, wanted)}, {sync: false})
 const tile = Math.min(room / columns, inner_height / (height + top))
+const tall = Math.min(pixels, inner_height / (height + top))
 x_range.setv({start: -0.25, end: inner_width / tile - 0.25}, {sync: false})
-y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
+y_range.setv({start: top - inner_height / tall, end: top}, {sync: false})
 """
 """Keeps tiles square and in the upper left corner at any width of the figure, with room for
-each row's number of examples on their right, and the figure no higher than they need."""
+each row's number of examples on their right, and the figure no higher than they need. Rows of
+up to 16 replicas are as high as their texts, where that is higher than square."""
 
 
 class BatchTiles:

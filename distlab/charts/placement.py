@@ -100,7 +100,7 @@ class PlacementTable:
         self._rows.data = {"y": heights, "name": rows.names, "text": rows.details}
         self._devices.data = {
             "x": [float(place) for place in range(len(devices))],
-            "name": fig.thinned(devices, _MOST_NAMES),
+            "name": list(map(fig.on_two_lines, fig.thinned(devices, _MOST_NAMES))),
         }
         cells = _cells(rows, devices, heights)
         if len(devices) > self._most_texts:  # only tooltips have the bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from bokeh.models import (
@@ -46,7 +47,9 @@ from distlab.text.units import count_text, plain, share_text
 _EMPTY = (
     "No step was taken yet.\nSteps show here, call by call. Zoom with the wheel, and drag to move."
 )
-_NOTE = "strong: computing · pale: waiting · grey: idle · blank: not known"
+_OF_CELLS = "strong: computes · pale: waits"
+_OF_SPANS = "two blues in turn: steps in flight"
+_OF_BOTH = "grey: idle · blank: not known"
 _WHOLE = 0.98
 """A range of at least this share of the run counts as the whole run."""
 
@@ -86,7 +89,7 @@ class StepTimeline:
         self._watched = fig.new_source("timeline_watched", "y", "height", "begin", "end")
         self._numbers = fig.new_source("timeline_numbers", "x", "y", "text", "room")
         self._about = fig.new_source("timeline_about", "begin", "end", "step_s", "lanes")
-        self._note = fig.new_source("timeline_note", "y", "text")
+        self._note = fig.new_source("timeline_note", "y", "text", "single")
         self._columns: TimelineColumns | None = None
         self._detail: TimelineColumns | None = None
         plot = fig.new_figure(
@@ -117,7 +120,9 @@ class StepTimeline:
         spans = fig.draw_bars(plot, self.spans, "begin", "end", height="height", color=sort)
         numbers = fig.draw_text(plot, self._numbers, color="#ffffff", size="11px", x_offset=4)
         note = fig.draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
-        fig.add_labels(plot, self._note, x=0, text_baseline="middle")
+        words: dict[str, Any] = {"x": 0, "text_baseline": "middle", "text_font_size": "11px"}
+        of_cells = fig.add_labels(plot, self._note, **words)
+        of_spans = fig.add_labels(plot, self._note, text="single", visible=False, **words)
         plot.x_range.renderers = [whole]
         plot.y_range = fig.range_of([room, note], 0.06)
         fig.label_rows(plot, self.source, left="label", right="amount")
@@ -125,6 +130,7 @@ class StepTimeline:
         lanes = self.source
         plot.add_tools(cell_hover(cells, lanes), cell_hover(under, lanes), span_hover(spans, lanes))
         shown = {"under": under, "spans": spans, "watched": watched, "numbers": numbers}
+        shown |= {"of_cells": of_cells, "of_spans": of_spans}
         toggle = CustomJS(
             args={**shown, "about": self._about, "words": self._numbers, "plot": plot}, code=TOGGLE
         )
@@ -222,7 +228,7 @@ class StepTimeline:
             "step_s": [float(np.median(gaps)) if len(gaps) else 1.0] if some else [],
             "lanes": [lanes] if some else [],
         }
-        texts = [_NOTE] if some else []
+        texts = [_OF_BOTH, _OF_CELLS] if some else []  # from below
         middles, _ = lane_places(lanes)
         top = 1.5 * middles[0] - 0.5 * middles[1]
         if columns["group"] > 1:
@@ -233,6 +239,7 @@ class StepTimeline:
         self._note.data = {
             "y": [top + 0.064 * (top + lanes) * (line + 0.5) for line in range(len(texts))],
             "text": texts,
+            "single": [_OF_SPANS if text == _OF_CELLS else text for text in texts],
         }
 
 

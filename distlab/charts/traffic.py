@@ -212,16 +212,18 @@ class Traffic:
     def _show_circle(self, found: Plan | None, names: list[str]) -> None:
         places = _circle(len(names))
         outside = places * 1.17
+        align = ["center" if abs(x) < 0.2 else "left" if x > 0 else "right" for x in outside[:, 0]]
         self._devices.data = {
             "x": places[:, 0], "y": places[:, 1], "size": [12] * len(names),
         }  # fmt: skip
         self._names.data = {
             "x": outside[:, 0],
             "y": outside[:, 1],
-            "name": names,
-            "align": [
-                "center" if abs(x) < 0.2 else "left" if x > 0 else "right" for x in outside[:, 0]
+            "name": [
+                name if one == "center" else fig.on_two_lines(name)
+                for name, one in zip(names, align, strict=True)
             ],
+            "align": align,
         }
         phases = found.phases if found else []
         rows: dict[str, list[object]] = {name: [] for name in self.source.data}

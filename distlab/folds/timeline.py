@@ -10,6 +10,7 @@ import numpy as np
 
 from distlab.events import (
     Capture,
+    Compile,
     DeviceSample,
     Event,
     Run,
@@ -50,7 +51,7 @@ _MOST_CELLS = 512
 _FIRST_WIDTH_S = 1 / 512
 _MOST_STEPS = 2_000
 _MOST_STRATEGIES = 8
-_OF_A_WINDOW = (Strategy, Step, StepReady, DeviceSample, Sharding)
+_OF_A_WINDOW = (Strategy, Compile, Step, StepReady, DeviceSample, Sharding)
 _STEPS, _CALLS, _WAITS = "steps", "calls", "waits"
 
 
@@ -87,6 +88,8 @@ class _Call(NamedTuple):
     begin_s: float
     end_s: float
     strategy: int
+    compiled_s: float
+    """When its program was there; its begin when it compiled none."""
 
 
 class _Batch(NamedTuple):
@@ -106,8 +109,8 @@ class Timeline(Fold[TimelineColumns]):
     of its devices, and is ready when the last of them is. The rows are those of the
     strategy that was watched last.
 
-    A step is in flight on a device from the call of `run` until its results there are
-    ready. Only watched steps and watched windows show that.
+    A step is in flight on a device from the call of `run`, or when its program was compiled,
+    until its results there are ready. Only watched steps and watched windows show that.
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Capture, *_OF_A_WINDOW)
@@ -124,6 +127,7 @@ class Timeline(Fold[TimelineColumns]):
         self._cells = cells
         self._now_s = 0.0
         self._count = 0
+        self._compiled_s = 0.0
         self._forgotten_s = 0.0
         self._calls: OrderedDict[int, _Call] = OrderedDict()
         self._ready: dict[int, Floats] = {}
@@ -135,6 +139,8 @@ class Timeline(Fold[TimelineColumns]):
         match event:
             case Step():
                 self._add_step(event)
+            case Compile():
+                self._compiled_s = self._seconds(event.time_ns)
             case Sharding():
                 self._add_batch(event)
             case StepReady():
@@ -157,7 +163,9 @@ class Timeline(Fold[TimelineColumns]):
 
     def _add_step(self, event: Step) -> None:
         begin_s, end_s = self._seconds(event.time_ns), self._seconds(event.dispatched_ns)
-        self._calls[event.step] = _Call(begin_s, end_s, event.strategy)
+        inside = begin_s < self._compiled_s <= end_s
+        compiled_s = self._compiled_s if inside else begin_s
+        self._calls[event.step] = _Call(begin_s, end_s, event.strategy, compiled_s)
         self._count += 1
         place = self._cells.place(begin_s)
         if place >= 0:
@@ -218,6 +226,7 @@ class Timeline(Fold[TimelineColumns]):
         cells, used = self._cells, self._used_cells()
         busy, watched = self._busy((newest, rows.devices), len(rows.starts))
         begin_s = np.array([call.begin_s for call in self._calls.values()])
+        compiled_s = np.array([call.compiled_s for call in self._calls.values()])
         ready_s = self._ready_times(newest, len(rows.starts))
         return {
             "now_s": self._now_s,
@@ -236,7 +245,7 @@ class Timeline(Fold[TimelineColumns]):
             "step": np.array(list(self._calls), np.int64),
             "begin_s": begin_s,
             "called_s": np.array([call.end_s for call in self._calls.values()]),
-            "from_s": _oldest_since(begin_s, ready_s),
+            "from_s": _oldest_since(compiled_s, ready_s),
             "ready_s": ready_s,
             "exact_from_s": self._forgotten_s,
             "watched_spans": np.array(rows.watched).reshape(-1, 2),

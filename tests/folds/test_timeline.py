@@ -15,7 +15,7 @@ from distlab.folds import Folds, TimelineColumns, window
 from tests.folds.test_chunking import same
 from tests.recording import samples
 from tests.recording.samples import made
-from tests.synthetic import START_NS, beginning, whole_run
+from tests.synthetic import START_NS, beginning, compiled, whole_run
 
 MS = 1_000_000
 
@@ -64,6 +64,13 @@ def test_a_step_is_in_flight_from_its_call_until_it_is_ready() -> None:
     assert columns["ready_s"] == pytest.approx(np.array([[0.020, 0.030], [0.040, 0.041]]))
     # Step 1 is the oldest one in flight on each device when step 0 is ready there.
     assert columns["from_s"] == pytest.approx(np.array([[0.010, 0.010], [0.020, 0.030]]))
+
+
+def test_a_step_that_compiles_is_in_flight_once_its_program_is_there() -> None:
+    there = msgspec.structs.replace(compiled(2), time_ns=START_NS + 900 * MS)
+    columns = timeline_of(there, call(0, 10, took_ms=895), call(1, 910), ready(0, 908, 909))
+    assert columns["begin_s"] == pytest.approx([0.010, 0.910])
+    assert columns["from_s"][0] == pytest.approx([0.900, 0.900])
 
 
 def test_steps_that_were_not_watched_have_a_call_and_no_end() -> None:
