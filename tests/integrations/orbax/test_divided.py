@@ -44,14 +44,14 @@ def variables_of(strategy: dl.Strategy) -> dict[str, dl.Variable]:
         }
 
 
-def train(variables: dict[str, dl.Variable]) -> Any:
+def train(strategy: dl.Strategy, variables: dict[str, dl.Variable]) -> Any:
     """Takes a step, which reads and assigns; returns the numbers and the shape of a part."""
 
     def step() -> None:
         variables["w"].assign_sub(variables["slot"].value().astype(jnp.float32) / 2)
 
     w = variables["w"]
-    w.strategy.run(step)
+    strategy.run(step)
     data = jax.random.key_data(variables["keys"].value())
     numbers = [w.numpy(), variables["slot"].numpy(), np.asarray(data), int(variables["count"])]
     array = w.storage.array
@@ -60,33 +60,36 @@ def train(variables: dict[str, dl.Variable]) -> Any:
 
 def test_parts_are_saved_whole_and_restored_in_any(tmp_path: Path) -> None:
     for name, (make, part) in STRATEGIES.items():
-        saved = variables_of(make())
+        strategy = make()
+        saved = variables_of(strategy)
         saved["w"].assign(W)
         saved["slot"].assign(jnp.asarray(W, jnp.bfloat16))
         saved["keys"].assign(jax.random.split(jax.random.key(7), 24))
         saved["count"].assign(3)
         path = dl.train.Checkpoint(v=saved).write(tmp_path / name)
         assert dict(dl.train.list_variables(path))["v/w"] == [24, 16]
-        expected, shape = train(saved)
+        expected, shape = train(strategy, saved)
         assert shape == part
         for other, (restoring, own) in STRATEGIES.items():
-            restored = variables_of(restoring())
+            strategy = restoring()
+            restored = variables_of(strategy)
             dl.train.Checkpoint(v=restored).read(path).assert_consumed()
-            numbers, shape = train(restored)
+            numbers, shape = train(strategy, restored)
             assert shape == own, (name, other)
             for number, wanted in zip(numbers, expected, strict=True):
                 np.testing.assert_array_equal(number, wanted, err_msg=f"{name} to {other}")
 
 
 def test_a_thread_writes_parts_while_steps_go_on(tmp_path: Path) -> None:
-    variables = variables_of(divided(8))
+    strategy = divided(8)
+    variables = variables_of(strategy)
     variables["w"].assign(W)
     manager = dl.train.CheckpointManager(
         dl.train.Checkpoint(v=variables), tmp_path, max_to_keep=1, enable_async=True
     )
     for _ in range(3):
         manager.save()
-        variables["w"].strategy.run(lambda: variables["w"].assign_add(jnp.ones_like(W)))
+        strategy.run(lambda: variables["w"].assign_add(jnp.ones_like(W)))
     assert manager.restore_latest() == str(tmp_path / "ckpt-3")
     np.testing.assert_array_equal(variables["w"], W + 2)
 
