@@ -29,14 +29,17 @@ def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
 
 
 def whole_of(array: jax.Array) -> jax.Array:
-    """Returns an array that is divided over a mesh as a copy on each device."""
+    """Returns an array that is divided over a mesh as a copy on each device, once it is there."""
     assert isinstance(array.sharding, NamedSharding)
     in_flight.require_sound()
     with in_flight.dispatching:
         dispatch_order.note("parts of all", [f"{array.dtype}{list(array.shape)}"])
         whole = _copied(array.sharding.mesh)(array)
         in_flight.admit(whole)
-    return whole
+    try:
+        return whole.block_until_ready()
+    finally:
+        in_flight.note_awaited(whole)  # which is large, so nothing else may keep it
 
 
 @functools.cache

@@ -118,6 +118,15 @@ def admit(result: jax.Array, *, assigns: bool = False) -> None:
                     failed.append((error, assigned))
 
 
+def note_awaited(result: jax.Array) -> None:
+    """Counts the step of a result as finished, and keeps the result no longer."""
+    with dispatching:
+        for number, (one, _) in enumerate(_waiting):
+            if one is result:
+                del _waiting[number]
+                return
+
+
 def require_sound() -> None:
     """Raises the error of an earlier step, once, before the next one begins."""
     try:

@@ -14,6 +14,7 @@ import pytest
 
 import distlab as dl
 from distlab import events
+from distlab.devices import in_flight
 from distlab.errors import ArgumentValueError, StructureError, UnsupportedError
 from tests.listening import listening
 
@@ -336,3 +337,10 @@ def test_a_copy_that_was_assigned_alone_is_no_proof() -> None:
     ):
         strategy.run(lambda: v.assign(v.value() * rate.value()))
     np.testing.assert_array_equal(v, W)
+
+
+def test_nothing_keeps_whole_copies_that_were_read() -> None:
+    v = variable(divided(), np.ones((8, 7), np.float32))
+    assert [float(copy.numpy().sum()) for copy in v.values] == [56.0] * 4
+    assert len(v.storage.copies()) == 4
+    assert all(array.shape != (8, 7) for array in in_flight.waiting())

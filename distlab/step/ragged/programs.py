@@ -87,7 +87,7 @@ class RaggedPrograms:
         programs = iter(self.programs)
         if self._gathered:
             _move(next(programs), arrays, self._gathered)
-            in_flight.admit(arrays[self._gathered[-1]])
+            in_flight.admit(min((arrays[n] for n in self._gathered), key=lambda one: one.size))
         between = _Between(arrays, self._replicas)
         ends: Pieces = {}
         for number, (part, program) in enumerate(zip(self._parts, programs, strict=False)):
