@@ -82,11 +82,13 @@ class Layout(ABC):
     """The devices of a value's copies, and how a program over the mesh divides its array.
 
     `copies_differ` where each replica may hold a value of its own; `server` is the number of the
-    parameter server that holds the one copy; `spec` names the mesh axes that divide the value.
+    parameter server that holds the one copy; `spec` names the mesh axes that divide the value;
+    what `first` returns shares the memory of the array's `first_pieces`.
     """
 
     name: LayoutName
     spec: PartitionSpec = PartitionSpec()
+    first_pieces = 1
     partition: Partition = WHOLE
     copies_differ = False
     one_copy = False
@@ -233,7 +235,7 @@ class OnModelAxis(_OnMesh):
 
     def __init__(self, mesh: ReplicaMesh, spec: PartitionSpec) -> None:
         super().__init__(mesh, spec)
-        self.spec = spec
+        self.spec, self.first_pieces = spec, mesh.model
 
     @property
     def along_all_axes(self) -> Partition:

@@ -118,7 +118,7 @@ class Storage:
             self._settle()
             self._require_alive()
             self._first_read = True
-            if not self.layout.spec:
+            if self.layout.partition.axis is None:
                 return self.layout.first(self._array)
             self._own = False  # what is read has all parts
             array = self._array
@@ -183,7 +183,9 @@ class Storage:
             return self._array
         if not self._own:
             return with_copies(self._array)
-        given = with_copies(self._array, 1) if self._first_read else self._array
+        given = (
+            with_copies(self._array, self.layout.first_pieces) if self._first_read else self._array
+        )
         self._first_read = True  # until `adopt`: a program that fails may have taken it over
         return given
 

@@ -1,8 +1,9 @@
-"""Measures a step whose variables are divided over the replicas, beside raw JAX by hand.
+"""Measures a step whose variables are divided, beside raw JAX by hand.
 
-By hand is a `shard_map` that gathers the parameters, scatters the sums of gradients and updates the
-parts (ZeRO-3, FSDP); annotated is a `jit` of arrays in parts, in which XLA does so. All take turns
-within a process, so that a machine that slows down slows all.
+Over the replicas, by hand is a `shard_map` that gathers the parameters, scatters the sums of
+gradients and updates the parts (ZeRO-3, FSDP); annotated is a `jit` of arrays in parts, in which
+XLA does so. On a model axis, by hand is a `shard_map` over the replicas of arrays on a mesh of two
+axes. All take turns within a process, so that a machine that slows down slows all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 REPLICAS: Final = 8
 SIZES: Final = (256, 1024, 1024, 1024, 16)
+LAYOUTS: Final = {f"w{n}": (None, "model") if n % 2 == 0 else ("model",) for n in range(4)}
 GROUPS: Final = 6
 STEPS: Final = 5
 """Steps of a group, after which all is awaited: a variable that was read is copied once."""
@@ -27,10 +29,10 @@ LIMIT_SECONDS: Final = 300.0
 Measured = dict[str, float]
 
 
-def report(rounds: int) -> None:
+def report(kind: str, rounds: int) -> None:
     """Measures in processes of their own, and prints medians and their range."""
-    print(f"\ndivided: a step of a perceptron with Adam, {REPLICAS} replicas")
-    found = [_in_process() for _ in range(rounds)]
+    print(f"\n{kind}: a step of a perceptron with Adam, {REPLICAS} devices")
+    found = [_in_process(kind) for _ in range(rounds)]
     for name in found[0]:
         times = [one[name] for one in found]
         ratios = [one["by hand"] / one[name] for one in found]
@@ -41,14 +43,21 @@ def report(rounds: int) -> None:
         )
 
 
-def measure() -> Measured:
+def measure(kind: str) -> Measured:
     """Returns the milliseconds of a step of each kind, in one process."""
-    steps = {
-        "by hand": _raw(annotated=False),
-        "annotated": _raw(annotated=True),
-        "divided": _run(shard=True),
-        "mirrored": _run(shard=False),
-    }
+    if kind == "model_axis":
+        steps = {
+            "by hand": _by_hand_on_a_model_axis(),
+            kind: _run(model_axis=2, layouts=LAYOUTS),
+            "mirrored": _run(),
+        }
+    else:
+        steps = {
+            "by hand": _raw(annotated=False),
+            "annotated": _raw(annotated=True),
+            "divided": _run(shard_variables=True),
+            "mirrored": _run(),
+        }
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(GROUPS + 1):
         for name, group in steps.items():
@@ -127,18 +136,61 @@ def _raw(*, annotated: bool) -> Callable[[], Any]:
     return call
 
 
-def _run(*, shard: bool) -> Callable[[], Any]:
+def _by_hand_on_a_model_axis() -> Callable[[], Any]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()[:REPLICAS]).reshape(-1, 2), ("replica", "model"))
+    weights, x, y = _data()
+    places = [NamedSharding(mesh, P(*layout)) for layout in LAYOUTS.values()]
+    state = [
+        jax.device_put((w, np.zeros_like(w), np.zeros_like(w)), place)
+        for w, place in zip(weights, places, strict=True)
+    ]
+    batch = jax.device_put((x, y), NamedSharding(mesh, P("replica")))
+    whole = NamedSharding(mesh, P())
+
+    def step(state: Any, n: Any, x: Any, y: Any) -> Any:
+        found = jax.value_and_grad(_loss)([w for w, _, _ in state], x, y)
+        loss, gradients = jax.lax.pmean(found, "replica")
+        return [_adam(one, g, n) for one, g in zip(state, gradients, strict=True)], n + 1, loss
+
+    mapped = jax.shard_map(
+        step,
+        mesh=mesh,
+        in_specs=(P(), P(), P("replica"), P("replica")),
+        out_specs=P(),
+        axis_names={"replica"},  # XLA divides the work along the other axis; it takes twice the
+        check_vma=False,  # time where both are left to it
+    )
+    out = ([(place,) * 3 for place in places], whole, whole)
+    jitted = jax.jit(mapped, donate_argnums=(0, 1), out_shardings=out)
+    held = [state, jax.device_put(jnp.ones(()), whole)]
+
+    def call() -> None:
+        for _ in range(STEPS):
+            held[0], held[1], loss = jitted(*held, *batch)
+        jax.block_until_ready((held, loss))
+
+    return call
+
+
+def _run(**options: Any) -> Callable[[], Any]:
     import jax
     import numpy as np
 
     import distlab as dl
 
-    strategy = dl.MirroredStrategy(shard_variables=shard)
+    strategy = dl.MirroredStrategy(**options)
     weights, x, y = _data()
     with strategy.scope():
         zeros = [np.zeros_like(w) for w in weights]
         state = [
-            [dl.Variable(part) for part in (w, z, z)] for w, z in zip(weights, zeros, strict=True)
+            [dl.Variable(part, name=f"w{n}") for part in (w, z, z)]
+            for n, (w, z) in enumerate(zip(weights, zeros, strict=True))
         ]
         number = dl.Variable(np.float32(0))
     batch = next(iter(strategy.experimental_distribute_dataset([(x, y)])))
@@ -162,13 +214,13 @@ def _run(*, shard: bool) -> Callable[[], Any]:
     return call
 
 
-def _in_process() -> Measured:
-    command = [sys.executable, "-m", "tests.bench.divided"]
+def _in_process(kind: str) -> Measured:
+    command = [sys.executable, "-m", "tests.bench.divided", kind]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )
     if done.returncode:
-        raise SystemExit(f"divided failed:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{kind} failed:\n{done.stderr[-3000:]}")
     measured: Measured = json.loads(done.stdout.splitlines()[-1])
     return measured
 
@@ -177,4 +229,4 @@ if __name__ == "__main__":
     from distlab import use_cpu_devices
 
     use_cpu_devices(REPLICAS)
-    print(json.dumps(measure()))
+    print(json.dumps(measure(sys.argv[1])))

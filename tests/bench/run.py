@@ -38,6 +38,7 @@ WORK = {
     "partial": ("an epoch of the perceptron, the last batch 133 of 512", "ms", 1e3),
     "ragged": ("a step whose parts differ in size, at 1, 3 and 8 replicas", "ms", 1e3),
     "divided": ("a step with Adam, variables divided over 8 replicas", "ms", 1e3),
+    "model_axis": ("a step with Adam, 4 replicas of 2 devices", "ms", 1e3),
     "observe": ("what observe adds to a call of a jitted function", "us", 1e6),
     "reduce_1kb": ("reduce(SUM), 1 KB a replica", "us", 1e6),
     "reduce_1mb": ("reduce(SUM), 1 MB a replica", "us", 1e6),
@@ -75,8 +76,8 @@ def main() -> int:
     for task in args.tasks:
         if task == "ragged":
             ragged.report(args.rounds)
-        elif task == "divided":
-            divided.report(args.rounds)
+        elif task in {"divided", "model_axis"}:
+            divided.report(task, args.rounds)
         elif task == "observe":
             observed.report(args.rounds)
         else:
