@@ -23,7 +23,7 @@ KEEPING = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/programs \
 TYPES = $(BIN)/dmypy run -- distlab dashboard examples tests
 PYTEST = $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: help demo check test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs screenshots binder-check clean
+.PHONY: help demo check test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard bench-shares test-matrix soak conformance docs notebooks screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,11 +91,14 @@ conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both 
 	  $(BIN)/python tests/conformance/check.py --impl distlab --path . --mode $$mode $(ARGS) || status=1; \
 	done; exit $$status
 
-docs: $(VENV)/.installed-docs $(if $(filter off,$(NOTEBOOKS)),,$(RUNS))  ## Build the site into build/site; a warning or a failing notebook is an error (NOTEBOOKS=off: without their outputs)
+docs: $(VENV)/.installed-docs $(if $(filter off,$(NOTEBOOKS)),,$(RUNS))  ## Build the site into build/site; a warning or a failing notebook is an error (NOTEBOOKS=off: with their stored outputs)
 	@$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going \
 	  $(if $(filter off,$(NOTEBOOKS)),--define nb_execution_mode=off) \
 	  --doctree-dir build/doctrees docs build/site $(ARGS)
 	@echo "Built build/site/index.html"
+
+notebooks: $(DEV) browser  ## Run the notebooks and store them with their outputs (all, or ARGS="01 07")
+	@$(BIN)/python -m tests.notebooks.store $(ARGS)
 
 screenshots: $(DEV) browser  ## Take the pictures and the film in docs/pictures from real trainings
 	@$(BIN)/python docs/pictures/take.py

@@ -10,6 +10,8 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 LIMIT_S = 240
+LARGEST = 100_000
+"""Characters of a stored picture, at most."""
 
 
 def path_of(name: str) -> Path:
@@ -29,6 +31,23 @@ def execute(name: str, folder: Path) -> Any:
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=LIMIT_S, startup_timeout=120, resources=where).execute()
     return notebook
+
+
+def kinds(notebook: Any) -> dict[str, set[str]]:
+    """What each code cell shows: text, pictures, or both."""
+    return {
+        cell.id: {
+            "text" if output.output_type == "stream" else _kind(output.data)
+            for output in cell.outputs
+            if output.get("name") != "stderr"
+        }
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+
+
+def _kind(data: Any) -> str:
+    return "picture" if {"text/html", "image/png"} & {*data} else "value"
 
 
 def cell(notebook: Any, cell_id: str) -> Any:
