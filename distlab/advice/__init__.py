@@ -133,14 +133,14 @@ def advise_on_program(program: Compile) -> list[Advice]:
 
 
 def _on_mesh_programs(columns: EvidenceColumns) -> list[Advice]:
-    """Advises on the last program of each observed function that took some steps."""
+    """Advises on the last program of each function on a mesh that took some steps."""
     steps = Counter(columns["steps"]["program"].tolist())
-    programs = {
-        one.function: one
-        for one in columns["compiles"]
-        if one.strategy in columns["meshes"] and steps[one.program] >= _FEWEST_STEPS
-    }
-    return [advice for one in programs.values() for advice in advise_on_program(one)]
+    taken = [one for one in columns["compiles"] if steps[one.program] >= _FEWEST_STEPS]
+    observed = {one.function: one for one in taken if one.strategy in columns["meshes"]}
+    found = [advice for one in observed.values() for advice in advise_on_program(one)]
+    # XLA divides the work along a replica's devices as variables lie.
+    split = {one.function: one for one in taken if one.strategy in columns["several"]}
+    return found + [one for one in map(repeated_work.on_program, split.values()) if one is not None]
 
 
 def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[Advice]:

@@ -104,6 +104,7 @@ class EvidenceColumns(TypedDict):
     strategies: dict[int, tuple[str, list[str]]]  #: `(class name, device names)`
     strategies_made: dict[int, str]  #: The lines that made them
     meshes: list[int]  #: Those of them that are meshes of observed functions
+    several: list[int]  #: Those of them whose replicas have several devices
     steps: Table
     ready: Table  #: On more than 128 devices fewer
     batches: Table  #: On more than 128 devices fewer
@@ -141,6 +142,7 @@ class Evidence(Fold[EvidenceColumns]):
         self._strategies: dict[int, tuple[str, list[str]]] = {}
         self._strategies_made: dict[int, str] = {}
         self._meshes: set[int] = set()
+        self._several: set[int] = set()
         self._placed: dict[int, Placement] = {}
         self._placed_bytes = 0
         self._most_placed: list[Placement] = []
@@ -204,6 +206,8 @@ class Evidence(Fold[EvidenceColumns]):
                 self._strategies[event.strategy] = (event.name, event.devices)
                 self._strategies_made[event.strategy] = event.source
                 self._meshes |= {event.strategy} if event.form == "mesh" else set()
+                several = len(event.replicas) < len(event.devices)
+                self._several |= {event.strategy} if several else set()
                 self._limit(len(event.devices))
             case Run():
                 self._begin_ns = self._begin_ns or event.time_ns
@@ -329,6 +333,7 @@ class Evidence(Fold[EvidenceColumns]):
             "strategies": dict(self._strategies),
             "strategies_made": dict(self._strategies_made),
             "meshes": sorted(self._meshes),
+            "several": sorted(self._several),
             "steps": self._table(Step),
             "ready": self._table(StepReady),
             "batches": self._table(Sharding),

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import distlab as dl
 from distlab import events
+from distlab.advice import advise
 from distlab.folds import Folds
 from distlab.page.facts.run import run_facts
 from tests.listening import Listener, listening
@@ -332,6 +333,20 @@ def test_blocks_of_a_grid_are_assigned_in_its_order() -> None:
         build(topology, num_replicas=3, computation_shape=[2, 2, 1, 1])
     with pytest.raises(dl.errors.OptionError, match="a number for x, y, z"):
         build(topology, computation_shape=[2, 2])
+
+
+@pytest.mark.parametrize("layout", [(None, "model"), ()])
+def test_advice_says_where_an_axis_divides_no_work(layout: Any) -> None:
+    with listening() as heard:
+        strategy = dl.MirroredStrategy(model_axis=2)
+        with strategy.scope():
+            w = dl.Variable(np.ones((256, 512), np.float32), name="w", layout=layout)
+        (x,) = strategy.experimental_distribute_dataset([np.ones((64, 256), np.float32)])
+        for _ in range(20):
+            strategy.run(lambda x: jnp.tanh(x @ w).sum(), args=(x,))
+    (compiled,) = heard.of(events.Compile)
+    assert compiled.computed_times == pytest.approx(1 if layout else 2, rel=0.05)
+    assert [one.cause for one in advise(heard.events)] == ([] if layout else ["repeated_work"])
 
 
 def test_pages_name_replicas_by_their_devices(

@@ -21,7 +21,7 @@ from distlab.devices import connections, dispatch_order, in_flight, jax_internal
 from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
-from distlab.events import numbering
+from distlab.events import numbering, sink
 from distlab.events.sink import NO_NOTES, Argument, ProgramNotes
 from distlab.processes.boundary import verb
 from distlab.step.arguments.call import Call
@@ -70,6 +70,7 @@ class Program:
             raise
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
+        self._whole: tuple[Any, ...] = ()  # with which the work of one device is compared
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
         self.copies: Any = None
@@ -192,7 +193,7 @@ class Program:
         written = [""] * self.spmd.computed + [variable.name for variable in self.spmd.written]
         outputs = [written[n] if n < len(written) else "" for n in self._order]
         outputs += [""] * bool(self._marks)
-        return ProgramNotes([Argument(name) for name in names], outputs)
+        return ProgramNotes([Argument(name) for name in names], outputs, *self._whole)
 
     @verb
     def _compile(self, arrays: list[Any]) -> None:
@@ -224,9 +225,11 @@ class Program:
             pinned: dict[str, Any] = {}
             if self._mesh.model > 1:
                 pinned["out_shardings"] = self._out_shardings()
-            lowered = jax.jit(step, donate_argnums=(1, 3), **pinned).lower(
-                *inputs.examples(), *inputs.by_donation(arrays)
-            )
+            jitted = jax.jit(step, donate_argnums=(1, 3), **pinned)
+            traced = jitted.trace(*inputs.examples(), *inputs.by_donation(arrays))
+            lowered = traced.lower()
+            if self._mesh.model > 1 and sink.recorder().enabled:
+                self._whole = (lowered, traced.jaxpr)
         compiling = time.monotonic_ns()
         self.compiled = self._keeping = self._call = lowered.compile()
         if not self.spmd.parted:
