@@ -98,7 +98,7 @@ docs: $(VENV)/.installed-docs $(if $(filter off,$(NOTEBOOKS)),,$(RUNS))  ## Buil
 	@echo "Built build/site/index.html"
 
 notebooks: $(DEV) browser  ## Run the notebooks and store them with their outputs (all, or ARGS="01 07")
-	@$(BIN)/python -m tests.notebooks.store $(ARGS)
+	@PYTHONPATH=$(CURDIR) $(BIN)/python docs/site/store.py $(ARGS)
 
 screenshots: $(DEV) browser  ## Take the pictures and the film in docs/pictures from real trainings
 	@$(BIN)/python docs/pictures/take.py
