@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,14 @@ from distlab.variables.protocol import StoredVariable
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.storage import giving
 
+Read: TypeAlias = Callable[[StoredVariable, int], jax.Array]
+"""Returns a stored copy of a variable."""
+
+
+def stored(variable: StoredVariable, number: int) -> jax.Array:
+    """Returns a copy in this process."""
+    return variable.storage.copy(number)
+
 
 @final
 class Undo:
@@ -38,10 +46,10 @@ class Undo:
         self._own: dict[StoredVariable, dict[int, jax.Array]] = {}
         self._over = False
 
-    def copy(self, variable: StoredVariable, number: int) -> jax.Array:
+    def copy(self, variable: StoredVariable, number: int, read: Read) -> jax.Array:
         """Returns the present value of a copy."""
         own = self._own.get(variable, {})
-        return own[number] if number in own else variable.storage.copy(number)
+        return own[number] if number in own else read(variable, number)
 
     def store(self) -> None:
         """Stores each replica's part of what it assigned to divided variables."""
@@ -315,11 +323,13 @@ class EagerFrame(Frame):
         device: jax.Device,
         undo: Undo,
         lines: dict[StoredVariable, str] | None = None,
+        read: Read = stored,
     ) -> None:
         self._replica = replica
         self._device = device
         self._undo = undo
         self._lines = lines
+        self._read = read
         self.read_inside = False
 
     def get(self, variable: StoredVariable) -> jax.Array:
@@ -334,7 +344,8 @@ class EagerFrame(Frame):
         """Returns a copy, moved to the replica's device if it is elsewhere."""
         self.note_kept()
         with jax_internals.outside_of_traces():
-            copy = self._undo.copy(variable, self._replica if number is None else number)
+            number = self._replica if number is None else number
+            copy = self._undo.copy(variable, number, self._read)
             server_traffic.note_read(variable.storage)
             return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
 

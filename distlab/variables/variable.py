@@ -302,7 +302,9 @@ class Variable(VariableVerbs, Uncopied):
         # Read before the replicas synchronize: the first to continue changes a shared copy.
         remote = isinstance(self.storage, RemoteStorage)
         reads = verb != "assign" and not remote
-        shared = self.storage.layout.one_copy and self.strategy.num_replicas_in_sync > 1
+        layout = self.storage.layout
+        one = layout.one_copy or layout.partition.axis is not None  # whose parts all read together
+        shared = one and self.strategy.num_replicas_in_sync > 1
         old = frame.get(self) if reads and shared else None
         if scopes.in_cross_replica_context():
             if not scopes.updating():
@@ -379,6 +381,8 @@ class Variable(VariableVerbs, Uncopied):
             values, indices = replicas.assigned_rows(self, (values, indices), context)
         if isinstance(self.storage, RemoteStorage):
             frame.update(self, Operation(verb, (indices, values)))
+        elif self.storage.layout.partition.axis is not None:  # whose parts all read together
+            frame.set(self, combine(frame.get(self), indices, values))
         else:
             with self.storage.changing:
                 frame.set(self, combine(frame.get(self), indices, values))

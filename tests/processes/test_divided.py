@@ -95,6 +95,16 @@ path = training.state.write("whole")
 w.assign(0 * first)
 training.state.read(path)
 show("restored", bool((w.numpy() == 3 * first).all()))
+
+def halve():
+    w.assign_sub(dl.get_replica_context().all_reduce("MEAN", w.value()) / 2)
+    return w.value()[0, 0]
+
+dl.run_functions_eagerly(True)
+halved = training.strategy.run(halve).values
+dl.run_functions_eagerly(False)
+close = np.allclose(w.numpy(), 1.5 * first, rtol=1e-5)
+show("eager", bool(close) and float(halved[0]) == float(w.numpy()[0, 0]))
 w.assign(first)
 
 with dl.BackupAndRestore(training.state, "backup", enable_async=True) as backup:
@@ -136,7 +146,7 @@ def test_each_worker_has_parts_and_reads_wholes(trained: list[Outcome]) -> None:
         assert outcome.shown["parts"] == [[2, 32]] * 4
         assert outcome.shown["text"].endswith("float32[16, 32], divided>")
         assert outcome.shown["reads"] == pytest.approx([total] * 5, rel=1e-5)
-        assert (outcome.shown["assigned"], outcome.shown["restored"]) == (True, True)
+        assert [outcome.shown[name] for name in ("assigned", "restored", "eager")] == [True] * 3
 
 
 def test_a_killed_worker_is_named_and_three_mirrored_go_on(

@@ -298,7 +298,8 @@ class Checkpoint:
         with in_flight.dispatching:
             for name, leaf in self._leaves().items():
                 if not is_position(leaf):
-                    state[name] = _kind(leaf).saved(name, leaf)
+                    saved = _kind(leaf).saved(name, leaf)
+                    state[name] = saved if workers.is_writer() else Saved(saved.entry)
         state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
 

@@ -78,7 +78,7 @@ def run(
         device = mesh.devices[replica.number]
         collectives = EagerCollectives(host, replica, undo)
         own_args, own_kwargs = _own((args, kwargs), replica.number, device, collectives.common)
-        frame = frames.EagerFrame(replica.number, device, undo, assigned)
+        frame = frames.EagerFrame(replica.number, device, undo, assigned, collectives.read)
         with (
             _in_python_where_it_reads(fn, frame),
             jax.default_device(device),
@@ -249,6 +249,21 @@ class EagerCollectives:
             ]
 
         return self._replica.wait_at(Rendezvous("merge_call", (fn, args, kwargs), combine))
+
+    def read(self, variable: StoredVariable, number: int) -> jax.Array:
+        """Returns a copy of a variable; where other workers have parts of it, all read together."""
+        storage = variable.storage
+        if not self._mesh.shared or storage.layout.partition.axis is None:
+            return storage.copy(number)
+
+        def combine(numbers: list[int]) -> Sequence[jax.Array]:
+            copies = storage.copies()
+            return [copies[one] for one in numbers]
+
+        copy: jax.Array = self._replica.wait_at(
+            Rendezvous(f"a read of {variable.name}", number, combine)
+        )
+        return copy
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes one object in cross-replica context, with replica 0's `make`."""
