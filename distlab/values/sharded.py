@@ -32,8 +32,8 @@ class Sharded(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The parts in replica order, each on its replica's device."""
-        shards = sorted(self.array.addressable_shards, key=lambda s: s.index[0].start or 0)
-        return tuple(uncommitted(shard.data) for shard in shards)
+        by_start = {shard.index[0].start or 0: shard for shard in self.array.addressable_shards}
+        return tuple(uncommitted(by_start[start].data) for start in sorted(by_start))
 
     def component_type(self) -> tuple[Any, int]:
         """Returns the dtype of each part and its rank."""
@@ -85,17 +85,19 @@ def as_per_replica(value: Any, mesh: ReplicaMesh, what: str) -> Any:
 def _is_over_replicas(sharding: Any, shape: Shape, mesh: ReplicaMesh) -> bool:
     """Returns whether each replica has a part of its own, along the first axis alone."""
     indices = sharding.devices_indices_map(shape)
-    if set(indices) != set(mesh.devices):
+    devices = list(mesh.mesh.devices.flat)
+    if set(indices) != set(devices):
         return False
     starts = []
-    for device in mesh.devices:
+    for device in devices:
         (start, _), *others = (
             s.indices(n)[:2] for s, n in zip(indices[device], shape, strict=True)
         )
         if others != [(0, n) for n in shape[1:]]:
             return False
         starts.append(start)
-    return starts == sorted(set(starts))
+    each = sorted(set(starts))
+    return starts == [start for start in each for _ in range(mesh.model)]
 
 
 def _on(sharding: Any) -> str:

@@ -43,9 +43,9 @@ def is_stack(array: Any) -> bool:
     if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
         return False
     sharding = array.sharding
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != (AXIS,):
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names[:1] != (AXIS,):
         return False
-    rows = sharding.mesh.size
+    rows = sharding.mesh.shape[AXIS]
     return rows > 1 and sharding.spec[:1] == (AXIS,) and array.shape[:1] == (rows,)
 
 

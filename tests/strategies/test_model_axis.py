@@ -192,6 +192,29 @@ def test_a_loop_that_reads_the_replicas_number_is_whole_on_each_device() -> None
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("examples", [8, 5])
+def test_a_branch_of_some_replicas_holds_no_collective(examples: int) -> None:
+    """XLA would shift the columns by a collective of all devices, and abort after 40 s."""
+    strategy = split()
+    with strategy.scope():
+        w = dl.Variable(np.arange(32, dtype=np.float32).reshape(4, 8), name="w1")
+
+    def rolled() -> jax.Array:
+        moved = jax.lax.with_sharding_constraint(jnp.roll(w.value(), 1, axis=1), P("model"))
+        return jax.lax.with_sharding_constraint(moved, P(None, "model"))[0, 0]
+
+    def step(x: jax.Array) -> jax.Array:
+        w.assign_add(dl.get_replica_context().all_reduce("SUM", x.sum()) * jnp.ones((4, 8)))
+        first = dl.get_replica_context().replica_id_in_sync_group == 0
+        return jax.lax.cond(first, rolled, lambda: w.value()[0, 0])
+
+    data = [np.ones((examples, 2), np.float32)]
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    outputs = [float(one) for one in strategy.run(step, args=(batch,)).values]
+    assert outputs == [2 * examples + 7.0, *[2.0 * examples] * 3]
+    assert parts(w) == {(4, 4)}
+
+
 def test_layouts_outlive_what_is_done_from_outside(tmp_path: Path) -> None:
     strategy = split()
     with strategy.scope():
@@ -229,6 +252,10 @@ def test_what_replicas_computed_has_a_component_each() -> None:
     assert strategy.reduce("MEAN", numbers, axis=0).tolist() == [1.5, 1.5]
     gathered = [[0, 0], [1, 1], [2, 2], [3, 3]]
     assert strategy.gather(numbers, axis=0).tolist() == gathered
+    rows = jax.device_put(np.arange(8), strategy.mesh.split)
+    assert [int(one) for one in strategy.run(jnp.sum, args=(rows,)).values] == [1, 5, 9, 13]
+    with pytest.raises(dl.errors.ValueShapeError, match="all components of a per-replica value"):
+        strategy.run(jnp.sum, args=(numbers.stacked,))
     inside = strategy.run(lambda x: context().all_gather(x, 0), args=(numbers,))
     assert inside.values[2].tolist() == gathered
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from distlab.devices.layouts import WHOLE
 from distlab.errors import StructureError
 from distlab.step.arguments.leaves import Leaf
-from distlab.step.jaxprs import divergence
+from distlab.step.jaxprs import divergence, operations
 from distlab.step.jaxprs.divergence import OWN, Causes, cause
 from distlab.step.programs.trace import LocalTrace
 from distlab.step.ragged.same_values import same_outputs
@@ -49,6 +49,7 @@ class Agreement:
         self._names = [v.name for v in read] + [leaf.label for leaf in leaves]
         self._variables = {cause(n): v for n, v in enumerate(read) if has_equal_copies(v)}
         self._trusted: Causes = divergence.union(self._variables)
+        self.parts_ways = False  # where some replicas alone may run a branch or loop
         inputs: list[Variable | Leaf] = [*read, *leaves]
         causes_of = {id(one): cause(n) for n, one in enumerate(inputs) if _may_differ(one)}
         columns = zip(
@@ -57,6 +58,7 @@ class Agreement:
                     local.jaxpr,
                     [causes_of.get(id(one), 0) for one in (*local.read, *leaves)],
                     self._trusted,
+                    self._note_branch,
                 )
                 for local in traces
             ),
@@ -86,6 +88,13 @@ class Agreement:
         ]
         self.looked_at = -1
         self._require_declared()
+
+    def _note_branch(self, operation: Any, operands: list[Causes]) -> None:
+        if operations.branches(operation) is not None:
+            operands = operands[:1]
+        elif operations.while_loop(operation) is None:
+            return
+        self.parts_ways |= bool(divergence.union(operands) & ~self._trusted)
 
     def confirm(self) -> None:
         """Checks that the proofs still hold before the step runs, and notes what it sets apart."""

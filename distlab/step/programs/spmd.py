@@ -15,11 +15,12 @@ from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import AXIS
-from distlab.errors import StructureError
+from distlab.errors import StructureError, UnsupportedError
 from distlab.step.arguments.leaves import Arguments, Leaf, leaf_of
 from distlab.step.functions.arrays import constant, require_usable, whole_on
 from distlab.step.jaxprs import operations
 from distlab.step.jaxprs.flat import flattened
+from distlab.step.jaxprs.without_mesh import without_mesh
 from distlab.step.programs.agreement import Agreement, is_same_on_all
 from distlab.step.programs.divided import Input, evaluate
 from distlab.step.programs.trace import LocalTrace, trace, traced_constants, with_inputs
@@ -75,11 +76,24 @@ class SpmdFunction:
         if not self._alone:
             groups = self._stages.groups if self._stages is not None else []
             self.agreement = Agreement(self._function, self.traces, groups, self.read, self.leaves)
+        # What XLA adds along the model axis would hang in a branch of some replicas alone.
+        apart = self.agreement is not None and self.agreement.parts_ways and mesh.model > 1
+        self._by_itself = self.ragged or apart  # divides arrays along all axes
+        if apart and not self.ragged:
+            (local,) = self.traces
+            self.traces = [local._replace(jaxpr=without_mesh(local.jaxpr), on_mesh=False)]
         # Programs of some replicas alone have not all processes, so one program has all shapes.
         stages = self._stages
-        self.parted = stages is not None and not mesh.shared and can_be_parted(stages)
+        one_each = not (mesh.shared or apart)
+        self.parted = stages is not None and one_each and can_be_parted(stages)
         partitions = map(_partition, (*self.read, *self.written))
         self._divided = any(partition.axis is not None for partition in partitions)
+        if apart and self._divided and not self.ragged:
+            raise UnsupportedError(
+                f"{self._function} has a branch or loop that some replicas alone may run, and "
+                "variables divided over the replicas beside a model axis. Use shard_variables or "
+                "model_axis, not both."
+            )
         alone = not self.ragged and not self._divided
         self.waits = not alone or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
@@ -165,8 +179,7 @@ class SpmdFunction:
                 [leaf.partition.spec for leaf in self.leaves],
             ),
             out_specs=[partition.spec for partition in self._out_partitions(self._inside)],
-            # What XLA adds along the model axis would hang in a branch of some replicas alone.
-            axis_names={*mesh.mesh.axis_names} if self.ragged else {AXIS},
+            axis_names={*mesh.mesh.axis_names} if self._by_itself else {AXIS},
             check_vma=False,  # else gradients of whole inputs are summed over the replicas
         )
 
@@ -241,7 +254,7 @@ class SpmdFunction:
     def _inside(self, variable: Variable) -> Partition:
         """Returns how one program of all replicas divides a variable."""
         layout = variable.storage.layout
-        return layout.along_all_axes if self.ragged else layout.partition
+        return layout.along_all_axes if self._by_itself else layout.partition
 
     def _out_partitions(self, of: Callable[[Variable], Partition]) -> list[Partition]:
         results = [
