@@ -247,7 +247,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
         )
     require_plain(fn, "export")
     in_flight.require_not_forked()
-    export_library = _jax_export()
+    export_library = jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
     abstract = _abstract(export_library, specs)
     with frames.use(_ReadingFrame()), _without_replicas():
@@ -302,7 +302,7 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       >>> dl.load_exported(path)(jnp.arange(3)).tolist()
       [1, 2, 3]
     """
-    export_library = _jax_export()
+    export_library = jax_export()
     file = _file(path)
     if not file.exists():
         raise NotFoundError(
@@ -476,7 +476,8 @@ def _damage_as_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _jax_export() -> Any:
+def jax_export() -> Any:
+    """Returns JAX's module `export`."""
     try:
         import flatbuffers  # noqa: F401 - jax.export needs it to write and read programs
         from jax import export as export_library

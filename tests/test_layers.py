@@ -57,7 +57,8 @@ page: text errors meshes events control folds charts advice
 tracking: text errors events io folds
 # What keeps it. A recording ends with its advice, and exports draw the page.
 programs: text errors meshes user_code events step advice
-simulation: text errors meshes user_code threads events devices values variables step programs
+simulation: text errors meshes user_code threads events devices values variables step exported
+  programs
 profiling: errors user_code threads events devices cluster values
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice

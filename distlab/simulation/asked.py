@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
-from jax.sharding import AbstractMesh, AxisType, Mesh
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
-from distlab.meshes.blocks import axes_text
+from distlab.meshes.blocks import axes_text, cuts, full_spec
 from distlab.text.shown import shown
 
 Speed: TypeAlias = float | tuple[float, float]
 """Bytes per second of a link, alone or after its latency in seconds."""
 
-NOT_DIVISIBLE: Final = "not divisible: "
-"""Begins errors of arrays that a mesh does not divide."""
+
+class IndivisibleError(ValueError):
+    """A mesh does not divide arrays: its text names them."""
+
+
+def check_divided(arrays: Iterable[tuple[str, Sequence[int], NamedSharding]]) -> None:
+    """Raises an error that names the arrays, such as `"x[100, 8]: 100 by data 64"`."""
+    found = []
+    for name, shape, sharding in arrays:
+        axes = dict(sharding.mesh.shape)
+        spec = full_spec(sharding.spec, len(shape))
+        for size, cut, names in zip(shape, cuts(spec, axes), spec, strict=True):
+            if size % cut:
+                by = axes_text({name: axes[name] for name in names})
+                found.append(f"{name}{list(shape)}: {size} by {by}")
+    if found:
+        raise IndivisibleError(", ".join(found))
 
 
 class Asked(NamedTuple):
@@ -41,15 +56,13 @@ def asked(meshes: Sequence[Any]) -> list[Asked]:
     """Returns the meshes that a user named.
 
     Raises:
-      ArgumentTypeError: It is no list.
-      ArgumentValueError: It is empty, or one is no mesh.
+      ArgumentTypeError: It is one mesh, and no list.
+      ArgumentValueError: One is no mesh.
     """
-    if isinstance(meshes, str | Mapping) or not isinstance(meshes, Sequence):
+    if isinstance(meshes, str | Mapping):
         raise ArgumentTypeError(
             f"meshes must be a list, got {shown(meshes)}. Write [{{'data': 64}}, {{'data': 256}}]."
         )
-    if not meshes:
-        raise ArgumentValueError("meshes must name a mesh, got an empty list. Add {'data': 64}.")
     return [_asked(one) for one in meshes]
 
 
@@ -75,20 +88,8 @@ def _are_axes(one: Any) -> TypeGuard[Mapping[str, int]]:
     return all(isinstance(n, str) and type(size) is int and size > 0 for n, size in one.items())
 
 
-def checked_speeds(speeds: Mapping[str, Speed] | None) -> dict[str, tuple[float, float]]:
-    """Returns the latency in seconds and the bytes per second of each axis.
-
-    Raises:
-      ArgumentValueError: A speed is not a positive number, alone or after a latency.
-    """
-    found = {}
-    for axis, speed in (speeds or {}).items():
-        match speed if isinstance(speed, tuple) else (0, speed):
-            case (float() | int() as latency, float() | int() as rate) if latency >= 0 < rate:
-                found[axis] = (float(latency), float(rate))
-            case _:
-                raise ArgumentValueError(
-                    f"A link's speed must be bytes per second, alone or after a latency in seconds,"
-                    f" got {shown(speed)} for {axis}. Write 45e9 or (1e-6, 45e9)."
-                )
-    return found
+def links(speeds: Mapping[str, Speed] | None) -> dict[str, tuple[float, float]]:
+    """Returns the latency in seconds and the bytes per second of each axis."""
+    given = (speeds or {}).items()
+    pairs = {axis: speed if isinstance(speed, tuple) else (0.0, speed) for axis, speed in given}
+    return {axis: (float(latency), float(rate)) for axis, (latency, rate) in pairs.items()}

@@ -22,10 +22,12 @@ class Count(NamedTuple):
     """The findings for one mesh."""
 
     axes: dict[str, int]
+    topology: str = ""  # of TPUs
     name: str = ""
     contents: ProgramContents | None = None  # None where the mesh does not divide the arrays
     marks: tuple[tuple[str, ...], ...] = ()  # of each collective, how other hardware may differ
-    undivided: str = ""  # JAX's message then
+    undivided: str = ""  # the arrays, or JAX's message, then
+    extrapolated_from: tuple[dict[str, int], ...] = ()
 
 
 def in_order(contents: ProgramContents) -> ProgramContents:

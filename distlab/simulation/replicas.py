@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, final
+from typing import Any, final
 
 import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices.mesh import AXIS, MODEL
-from distlab.errors import ArgumentValueError, MissingExtraError, UnsupportedError
+from distlab.errors import ArgumentValueError, UnsupportedError
+from distlab.exported import jax_export
 from distlab.meshes.blocks import axes_text
-from distlab.simulation.asked import NOT_DIVISIBLE, Asked
+from distlab.simulation.asked import Asked, IndivisibleError, check_divided
 from distlab.step.programs.place import places
 from distlab.step.programs.program import Program
 from distlab.step.programs.spmd import SpmdFunction
 from distlab.values.checks import function_name
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.variable import Variable
-
-_MIRRORED: Final = "A simulated step must be one that MirroredStrategy ran in this process"
-
-
-class _NotDivisible(ValueError):  # noqa: N818 - a result
-    """The replicas do not divide a variable."""
 
 
 def program_of(fn: Callable[..., Any]) -> Program | None:
@@ -59,20 +54,20 @@ class Rebuilt:
             try:
                 made: Any = _exported(fn, program, one)
             except Exception as error:
-                if not (one.small or isinstance(error, _NotDivisible)):
+                if not (one.small or isinstance(error, IndivisibleError)):
                     raise
-                made = str(error)
+                made = IndivisibleError(str(error))
             self._programs[_platform(one), *one.axes.items()] = made
 
     def __call__(self, mesh: Mesh) -> Any:
         """Returns the step and the shapes of its arguments, by name.
 
         Raises:
-          ValueError: The replicas do not divide a variable that lies in parts.
+          IndivisibleError: The replicas do not divide a variable that lies in parts.
         """
         found = self._programs[mesh.devices.flat[0].platform, *mesh.shape.items()]
-        if isinstance(found, str):
-            raise ValueError(found)
+        if isinstance(found, IndivisibleError):
+            raise found
         written, names, results = found
         exported = jax.export.deserialize(bytearray(written))
         arrays = [
@@ -99,8 +94,15 @@ def _exported(
     axes = asked.axes
     host: Any = program.host()
     read, written = program.spmd.read, program.spmd.written
-    if host is None or host.mesh.shared or any(map(_is_remote, (*read, *written))):
-        raise UnsupportedError(f"{_MIRRORED}, got one of several processes, or of one that ended.")
+    if (
+        host is None
+        or host.mesh.shared
+        or any(isinstance(one.storage, RemoteStorage) for one in (*read, *written))
+    ):
+        raise UnsupportedError(
+            "A simulated step must be one that MirroredStrategy ran in this process, got one of "
+            "several processes, or of one that ended."
+        )
     sizes = _axes(host)
     if {**sizes, AXIS: axes.get(AXIS)} != axes:
         raise ArgumentValueError(
@@ -122,9 +124,9 @@ def _exported(
     rest = len(out) - spmd.computed - len(spmd.written)
     results = [f"result {n}" for n in range(spmd.computed)]
     results += [one.name for one in spmd.written] + [f"operand {n}" for n in range(rest)]
-    export = _export()
+    jitted = jax.jit(step, out_shardings=out)
     with host.place.seen_on(mesh):
-        exported = export(jax.jit(step, out_shardings=out), platforms=(_platform(asked),))(shapes)
+        exported = jax_export().export(jitted, platforms=(_platform(asked),))(shapes)
     return bytes(exported.serialize()), _distinct(names), _distinct(results)
 
 
@@ -137,27 +139,11 @@ def _axes(host: Any) -> dict[str, int]:
     return sizes if host.mesh.model > 1 else {AXIS: host.mesh.replicas}
 
 
-def _is_remote(variable: Variable) -> bool:
-    return isinstance(variable.storage, RemoteStorage)
-
-
 def _distinct(names: list[str]) -> list[str]:
     return [
         name if names.index(name) == n else f"{name} ({names[:n].count(name)})"
         for n, name in enumerate(names)
     ]
-
-
-def _export() -> Any:
-    try:
-        import flatbuffers  # noqa: F401 - jax.export needs it
-        from jax.export import export
-    except ImportError as error:
-        raise MissingExtraError(
-            "A strategy's step travels by jax.export, which needs flatbuffers. Run: pip install "
-            "'distlab[checkpoint]'"
-        ) from error
-    return export
 
 
 @final
@@ -196,8 +182,6 @@ class _Replicas:
         return self._placed(leaf.label, shape, leaf.dtype, spec)
 
     def _placed(self, name: str, shape: Any, dtype: Any, spec: Any) -> jax.ShapeDtypeStruct:
-        for size, entry in zip(shape, spec, strict=False):
-            if entry and size % self.mesh.shape[entry]:
-                text = f"{name}{list(shape)}: {size} by {entry} {self.mesh.shape[entry]}"
-                raise _NotDivisible(f"{NOT_DIVISIBLE}{text}")
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, spec))
+        sharding = NamedSharding(self.mesh, spec)
+        check_divided([(name, shape, sharding)])
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)

@@ -15,7 +15,7 @@ from distlab.programs.report import ProgramReport, sent_bytes
 from distlab.simulation.counts import BFLOAT16, Count
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
-from distlab.text.units import aligned, count_text, counted, duration_text
+from distlab.text.units import aligned, count_text, duration_text
 
 _MARK: Final = "\u2248"
 """Before numbers that may be others on GPUs and TPUs."""
@@ -38,14 +38,7 @@ class SimulatedMesh(ProgramReport):
         None without them, or without that of an axis.
     """
 
-    def __init__(
-        self,
-        name: str,
-        count: Count,
-        topology: str,
-        speeds: dict[str, tuple[float, float]],
-        extrapolated_from: Sequence[dict[str, int]] = (),
-    ) -> None:
+    def __init__(self, name: str, count: Count, speeds: dict[str, tuple[float, float]]) -> None:
         devices = math.prod(count.axes.values())
         found = count.contents or ProgramContents([], None, None, mesh=count.axes, devices=devices)
         # XLA's own sum of the outputs counts the pointers to them, too.
@@ -55,14 +48,14 @@ class SimulatedMesh(ProgramReport):
             found._replace(
                 argument_bytes=held and held[0],
                 output_bytes=held and held[1],
-                temp_bytes=found.temp_bytes if topology else None,
-                peak_bytes=found.peak_bytes if topology else None,
+                temp_bytes=found.temp_bytes if count.topology else None,
+                peak_bytes=found.peak_bytes if count.topology else None,
             ),
         )
-        self.topology = topology
+        self.topology = count.topology
         self.marks = list(count.marks)
         self.does_not_divide = count.undivided
-        self.extrapolated_from = list(extrapolated_from)
+        self.extrapolated_from = list(count.extrapolated_from)
         times = [_modelled(one, speeds) for one in self.collectives]
         known = [time for time in times if time is not None]
         self.modelled_s = sum(known) if known and len(known) == len(times) else None
@@ -93,9 +86,8 @@ class SimulatedMesh(ProgramReport):
 
     @property
     def title(self) -> str:
-        """The mesh as text."""
-        on = f" of {self.topology}" if self.topology else ""
-        return f"{counted(self.devices, 'device')}{on} ({axes_text(self.mesh)})"
+        """The mesh as text, such as `"data 16 × model 4 of v5e:8x8"`."""
+        return axes_text(self.mesh) + (f" of {self.topology}" if self.topology else "")
 
     def notes(self) -> list[str]:
         """Returns what the mesh does not divide, and where its numbers come from."""
@@ -108,7 +100,8 @@ class SimulatedMesh(ProgramReport):
 
     def mark_texts(self) -> list[str]:
         """Returns the marks as notes."""
-        return [_mark_text(mark) for mark in dict.fromkeys(m for one in self.marks for m in one)]
+        marks = dict.fromkeys(mark for own in self.marks for mark in own)
+        return [mark if mark == BFLOAT16 else f"{_MARK} {mark}" for mark in marks]
 
     def cells(self, axes: Sequence[str]) -> list[str]:
         """Returns memory, bytes by kind along each of the axes, and repeated work as text."""
@@ -194,7 +187,7 @@ class Simulation:
         headings = ["mesh", "devices", "arguments", "outputs", "could save", *along, "computed"]
         return [*headings, *["modelled"] * modelled], [
             [
-                f"{axes_text(one.mesh)}{one.topology and f' of {one.topology}'}",
+                one.title,
                 count_text(one.devices),
                 *one.cells(axes),
                 *["\u2013" if one.modelled_s is None else duration_text(one.modelled_s)] * modelled,
@@ -227,7 +220,3 @@ def _modelled(one: Collective, speeds: dict[str, tuple[float, float]]) -> float 
 
 def _held(arrays: Sequence[ArrayPlace]) -> int:
     return sum(one.bytes_per_device for one in arrays if one.used)
-
-
-def _mark_text(mark: str) -> str:
-    return mark if mark == BFLOAT16 else f"{_MARK} {mark}"

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import jax
 
 from distlab.errors import ArgumentTypeError
-from distlab.simulation import extrapolation, process, replicas
-from distlab.simulation.asked import Asked, Speed, asked, checked_speeds
+from distlab.simulation import process, replicas
+from distlab.simulation.asked import Asked, Speed, asked, links
 from distlab.simulation.child import Job
 from distlab.simulation.counts import Count
+from distlab.simulation.extrapolation import basis, extrapolated
 from distlab.simulation.pickling import pickled
 from distlab.simulation.report import SimulatedMesh, Simulation
 from distlab.text.shown import shown
+
+SETTINGS: Final = (
+    *("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable"),
+    *("jax_numpy_dtype_promotion", "jax_default_matmul_precision", "jax_use_shardy_partitioner"),
+)
+"""Settings of JAX that change programs."""
 
 
 def simulate(
@@ -53,7 +62,7 @@ def simulate(
     Raises:
       ArgumentTypeError: `make` is no function, does not travel, or does not return `(fn, args)`;
         or `meshes` is no list.
-      ArgumentValueError: A mesh or a speed is invalid.
+      ArgumentValueError: A mesh is invalid.
       MissingExtraError: A topology needs libtpu, or `make`, which stands in a notebook or script,
         cloudpickle.
       SimulationError: The process took too long or too much memory.
@@ -77,49 +86,37 @@ def simulate(
             f"simulate() needs a function of a mesh, got {shown(make)}. Write "
             "def make(mesh): return step, (state, batch)."
         )
-    wanted, speeds = asked(meshes), checked_speeds(link_speeds)
+    wanted, speeds = asked(meshes), links(link_speeds)
     program = replicas.program_of(make)
 
     def travelling(of: list[Asked]) -> bytes:
         return pickled(make if program is None else replicas.Rebuilt(make, program, of))
 
     counts = _counts(travelling, wanted, most_devices, timeout_s)
-    name = next((count.name for count, _ in counts if count.name), "program")
-    return Simulation(
-        name,
-        [
-            SimulatedMesh(name, count, one.topology, speeds, small)
-            for one, (count, small) in zip(wanted, counts, strict=True)
-        ],
-    )
+    name = next((count.name for count in counts if count.name), "program")
+    return Simulation(name, [SimulatedMesh(name, count, speeds) for count in counts])
 
 
 def _counts(
     make: Callable[[list[Asked]], bytes], wanted: list[Asked], most_devices: int, timeout_s: float
-) -> list[tuple[Count, list[dict[str, int]]]]:
-    """Returns the count for each mesh, and the meshes from which it was extrapolated."""
+) -> list[Count]:
     axes = [one.axes for one in wanted if not one.topology]
+    settings = {name: getattr(jax.config, name) for name in SETTINGS if hasattr(jax.config, name)}
 
-    def count(asked: list[Asked]) -> list[Count]:
-        if not asked:
-            return []
-        return process.counted(Job(make(asked), asked, axes, process.settings()), timeout_s)
+    def count(asked: list[Asked]) -> Iterator[Count]:
+        job = asked and Job(make(asked), asked, axes, settings)
+        return iter(process.counted(job, timeout_s) if job else [])
 
-    bases = [
-        None if one.topology else extrapolation.basis(one.axes, most_devices) for one in wanted
-    ]
+    bases = [None if one.topology else basis(one.axes, most_devices) for one in wanted]
     small = [
-        [one._replace(axes=axes, small=True) for axes in basis.meshes] if basis else [one]
-        for one, basis in zip(wanted, bases, strict=True)
+        [one._replace(axes=axes, small=True) for axes in base.meshes] if base else [one]
+        for one, base in zip(wanted, bases, strict=True)
     ]
-    done = iter(count([mesh for group in small for mesh in group]))
-    groups = [[next(done) for _ in group] for group in small]
+    first = count([mesh for group in small for mesh in group])
+    groups = [[next(first) for _ in group] for group in small]
     found = [
-        group[0] if basis is None else extrapolation.extrapolated(basis, group)
-        for basis, group in zip(bases, groups, strict=True)
+        extrapolated(base, group) if base else group[0]
+        for base, group in zip(bases, groups, strict=True)
     ]
-    again = iter(count([one for one, at in zip(wanted, found, strict=True) if at is None]))
-    return [
-        (next(again), []) if at is None else (at, basis.meshes if basis else [])
-        for at, basis in zip(found, bases, strict=True)
-    ]
+    again = count([one for one, at in zip(wanted, found, strict=True) if at is None])
+    return [next(again) if at is None else at for at in found]
