@@ -14,6 +14,7 @@ from distlab.page.facts import Facts
 from distlab.page.feed import Feed
 from distlab.page.loop_buttons import LoopRow, loop_rows
 from distlab.runs.damage import EXPORT_HOLDS_MORE, damage
+from distlab.simulation.replicas import steps
 from distlab.simulation.requests import Requests
 from distlab.text.units import plain
 from distlab_dashboard.shared_pages import SharedPages
@@ -92,7 +93,7 @@ class ServedRun:
     @property
     def simulation_facts(self) -> Facts:
         """The steps of this process that can be simulated, and the newest simulation of one."""
-        wanted, names = self.simulations, self.simulations.names()
+        wanted, names = self.simulations, list(steps())
         headings, rows = wanted.found.table() if wanted.found else ([], [])
         return {
             "can_simulate": bool(names),

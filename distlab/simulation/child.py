@@ -114,10 +114,8 @@ def _check_divided(fn: Any, args: Any, kwargs: Any) -> None:
 
 def _made(make: Callable[[Mesh], Any], mesh: Mesh) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     match make(mesh):
-        case (fn, tuple() as args) if callable(fn):
-            return fn, args, {}
-        case (fn, tuple() as args, dict() as kwargs) if callable(fn):
-            return fn, args, kwargs
+        case (fn, tuple() as args, *kwargs) if callable(fn):
+            return fn, args, kwargs[0] if kwargs else {}
         case other:
             raise ArgumentTypeError(
                 f"make(mesh) must return (fn, args) with a tuple of arguments, got {shown(other)}. "

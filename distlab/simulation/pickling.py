@@ -6,7 +6,7 @@ import io
 import pickle
 import types
 from collections.abc import Callable
-from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from distlab import user_code
@@ -24,15 +24,13 @@ def pickled(make: Callable[..., Any]) -> bytes:
       MissingExtraError: It stands in a script or notebook, and cloudpickle is not installed.
     """
     try:
-        return _by_value(make)
-    except ImportError as error:
-        with suppress(*_NOT_PICKLED):
-            return pickle.dumps(make)
-        raise MissingExtraError(
-            "make stands in a script or notebook, so it travels by cloudpickle, which is not "
-            "installed. Run: pip install 'distlab[cluster]', or move make into a module."
-        ) from error
+        return _by_value(make) if find_spec("cloudpickle") else pickle.dumps(make)
     except _NOT_PICKLED as error:
+        if not find_spec("cloudpickle"):
+            raise MissingExtraError(
+                "make stands in a script or notebook, so it travels by cloudpickle, which is not "
+                "installed. Run: pip install 'distlab[cluster]', or move make into a module."
+            ) from error
         raise ArgumentTypeError(
             "make travels to another process, so all that it refers to must be picklable, and "
             f"something is not: {shown(str(error), 400)}. Make meshes, devices and shardings "

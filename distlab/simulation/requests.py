@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -13,7 +12,6 @@ from distlab.text.shown import shown, shown_text
 from distlab.threads import Thread
 
 _MOST_REPLICAS: Final = 1 << 16
-_SIZES: Final = re.compile(r"\s*\d+(\s*,\s*\d+)*\s*")
 _MOST_MESHES: Final = 8
 _LENGTH: Final = 400
 
@@ -28,26 +26,21 @@ class Requests:
         self.running = False
         self._next: tuple[str, str, Callable[[], None]] | None = None
 
-    @staticmethod
-    def names() -> list[str]:
-        """Returns the names of the steps that can be simulated."""
-        return list(steps())
-
     def start(self, name: str, sizes: str, done: Callable[[], None] = lambda: None) -> None:
         """Simulates a step on replicas such as `"16, 64"` in a thread, after the one running."""
         if self.running:
             self._next = (name, sizes, done)
             return
         self.found, known = None, steps()
-        numbers = [int(word) for word in re.findall(r"\d+", sizes)][:_MOST_MESHES]
+        words = [word.strip() for word in sizes.split(",")][:_MOST_MESHES]
         if name not in known:
             self.state = f"There is no step named {shown(name, 40)} in this process any more."
-        elif not _SIZES.fullmatch(sizes) or not all(0 < n <= _MOST_REPLICAS for n in numbers):
+        elif not all(word.isdecimal() and 0 < int(word) <= _MOST_REPLICAS for word in words):
             self.state = f"Numbers of replicas are like 16, 64, got {shown(sizes, 40)}."
         else:
             self.running, self.state = True, f"Compiling {name} for {sizes} replicas \u2026"
             fn, axes = known[name]
-            meshes = [axes | {"replica": number} for number in numbers]
+            meshes = [axes | {"replica": int(word)} for word in words]
             Thread(self._simulate, fn, meshes, done, name="distlab simulation").start()
 
     def _simulate(
@@ -57,8 +50,7 @@ class Requests:
             self.found, self.state = simulate(fn, meshes), ""
         except Exception as error:  # noqa: BLE001 - of the user's code, too; the page shows it
             self.state = f"{type(error).__name__}: {shown_text(error)}"[:_LENGTH]
-        finally:
-            self.running = False
+        self.running = False
         done()
         if self._next is not None:
             wanted, self._next = self._next, None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, Final, final
 
+from distlab.simulation.replicas import steps
 from distlab.simulation.requests import Requests
 from distlab.text.units import aligned, plain
 from distlab.widgets._static_html import NO_BREAK, line, table
@@ -31,7 +32,7 @@ class StepTab:
 
     def controls(self) -> list[dict[str, Any]]:
         """Returns the controls, in their order."""
-        names = self._requests.names()
+        names = list(steps())
         return [
             {"name": "step", "label": "Step", "kind": "one of", "options": names},
             {"name": "sizes", "label": "Replicas", "kind": "text"},
@@ -43,7 +44,7 @@ class StepTab:
 
     def choose(self, name: str, value: object, done: Callable[[], None]) -> None:
         """Changes a choice and simulates it in a thread, which calls `done` at its end."""
-        names = self._requests.names()
+        names = list(steps())
         if name == "sizes":
             self._sizes = str(value)
         elif name == "step":
