@@ -1,19 +1,17 @@
-"""The meshes for which a program is counted, and the speeds of links, as the user writes them."""
+"""The meshes for which a program is counted, as the user writes them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, NamedTuple
 
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.meshes.blocks import axes_text, cuts, full_spec
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
-
-Speed: TypeAlias = float | tuple[float, float]
-"""Bytes per second of a link, alone or after its latency in seconds."""
 
 
 class IndivisibleError(ValueError):
@@ -67,29 +65,18 @@ def asked(meshes: Sequence[Any]) -> list[Asked]:
 
 
 def _asked(one: Any) -> Asked:
+    topology, axes, types = "", one, None
     match one:
         case Mesh() | AbstractMesh():
-            return Asked(dict(one.shape), types=one.axis_types)
-        case str() if one:
-            return Asked({}, one)
-        case (str() as topology, axes) if topology and _are_axes(axes):
-            return Asked(dict(axes), topology)
-        case axes if _are_axes(axes):
-            return Asked(dict(axes))
-    raise ArgumentValueError(
-        f"A mesh must be names of axes with sizes, or a TPU topology, got {shown(one)}. Write "
-        "{'data': 64, 'model': 4}, 'v5e:16x16' or ('v5e:16x16', {'data': 256})."
-    )
-
-
-def _are_axes(one: Any) -> TypeGuard[Mapping[str, int]]:
-    if not isinstance(one, Mapping) or not one:
-        return False
-    return all(isinstance(n, str) and type(size) is int and size > 0 for n, size in one.items())
-
-
-def links(speeds: Mapping[str, Speed] | None) -> dict[str, tuple[float, float]]:
-    """Returns the latency in seconds and the bytes per second of each axis."""
-    given = (speeds or {}).items()
-    pairs = {axis: speed if isinstance(speed, tuple) else (0.0, speed) for axis, speed in given}
-    return {axis: (float(latency), float(rate)) for axis, (latency, rate) in pairs.items()}
+            axes, types = one.shape, one.axis_types
+        case str():
+            topology, axes = one, {}
+        case (str(), _):
+            topology, axes = one
+    are_axes = isinstance(axes, Mapping) and all(map(is_positive_count, axes.values()))
+    if not are_axes or not (axes or topology):
+        raise ArgumentValueError(
+            f"A mesh must be names of axes with sizes, or a TPU topology, got {shown(one)}. Write "
+            "{'data': 64, 'model': 4}, 'v5e:16x16' or ('v5e:16x16', {'data': 256})."
+        )
+    return Asked(dict(axes), topology, types)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 
 from distlab.devices.mesh import AXIS, MODEL
 from distlab.errors import ArgumentValueError, UnsupportedError
@@ -158,8 +158,6 @@ class _Replicas:
         self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=types)
         self.by_process = (tuple(range(self.replicas)),)
         self.names = tuple(f"replica {n}" for n in range(self.replicas))
-        self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
-        self.whole = NamedSharding(self.mesh, PartitionSpec())
 
     def seen_by_a_replica(self) -> AbstractContextManager[None]:
         manual = self.mesh.update_axis_types({AXIS: AxisType.Manual})

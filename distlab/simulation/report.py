@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Final, final
 
@@ -38,7 +38,7 @@ class SimulatedMesh(ProgramReport):
         None without them, or without that of an axis.
     """
 
-    def __init__(self, name: str, count: Count, speeds: dict[str, tuple[float, float]]) -> None:
+    def __init__(self, name: str, count: Count, speeds: Mapping[str, float]) -> None:
         devices = math.prod(count.axes.values())
         found = count.contents or ProgramContents([], None, None, mesh=count.axes, devices=devices)
         # XLA's own sum of the outputs counts the pointers to them, too.
@@ -207,15 +207,11 @@ def _unbroken(row: Sequence[str]) -> list[str]:
     return [re.sub("(?<!,) ", "\u00a0", cell).replace("-", "\u2011") for cell in row]
 
 
-def _modelled(one: Collective, speeds: dict[str, tuple[float, float]]) -> float | None:
-    """Returns a collective's time over the slowest of its links: latency of hops, and bytes."""
-    used = [speeds[axis] for axis in one.axes if axis in speeds]
-    if not one.axes or len(used) < len(one.axes) or one.times_per_step is None:
+def _modelled(one: Collective, speeds: Mapping[str, float]) -> float | None:
+    """Returns a collective's seconds over the slowest of its links."""
+    if not one.axes or not speeds.keys() >= {*one.axes} or one.times_per_step is None:
         return None
-    latency, rate = max(alpha for alpha, _ in used), min(rate for _, rate in used)
-    rounds = {"all-reduce": 2, "collective-permute": 0}.get(one.kind, 1)
-    hops = rounds * (one.group - 1) or 1
-    return one.times_per_step * (latency * hops + (one.wire_bytes or 0) / rate)
+    return sent_bytes(one) / min(speeds[axis] for axis in one.axes)
 
 
 def _held(arrays: Sequence[ArrayPlace]) -> int:

@@ -9,7 +9,7 @@ import jax
 
 from distlab.errors import ArgumentTypeError
 from distlab.simulation import process, replicas
-from distlab.simulation.asked import Asked, Speed, asked, links
+from distlab.simulation.asked import Asked, asked
 from distlab.simulation.child import Job
 from distlab.simulation.counts import Count
 from distlab.simulation.extrapolation import basis, extrapolated
@@ -27,7 +27,7 @@ SETTINGS: Final = (
 def simulate(
     make: Callable[..., Any],
     meshes: Sequence[Any],
-    link_speeds: Mapping[str, Speed] | None = None,
+    link_speeds: Mapping[str, float] | None = None,
     *,
     most_devices: int = 256,
     timeout_s: float = 300.0,
@@ -48,9 +48,8 @@ def simulate(
         topology, such as `"v5e:16x16"`, which takes the axes of the mesh of as many devices in this
         list, else one axis `data`; or `("v5e:16x16", {"data": 256})`. An `AbstractMesh` has axis
         types, too; those of the others are `Auto`.
-      link_speeds: Bytes per second from a device along each axis, alone or after a latency in
-        seconds: `{"data": 45e9, "model": (1e-6, 90e9)}`. With it, times of the collectives are
-        modelled: `latency * hops + bytes / speed`, one after the other.
+      link_speeds: Bytes per second from a device along each axis: `{"data": 45e9}`. With it, times
+        of the collectives are modelled: bytes by speed, one after the other, without latencies.
       most_devices: Devices up to which simulated meshes are compiled directly. Larger ones are
         extrapolated from smaller ones whose axes are at least 2, if another one is predicted
         exactly; else they are compiled all the same.
@@ -86,7 +85,8 @@ def simulate(
             f"simulate() needs a function of a mesh, got {shown(make)}. Write "
             "def make(mesh): return step, (state, batch)."
         )
-    wanted, speeds = asked(meshes), links(link_speeds)
+    wanted = asked(meshes)
+    speeds = {axis: float(speed) for axis, speed in (link_speeds or {}).items()}
     program = replicas.program_of(make)
 
     def travelling(of: list[Asked]) -> bytes:
