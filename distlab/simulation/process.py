@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from distlab.simulation.counts import Count
 
 _LAST_LINES: Final = 1_000
 _CODE: Final = "import sys; from distlab.simulation.child import main; main(int(sys.argv[1]))"
-_DEVICES: Final = re.compile(r"--xla_force_host_platform_device_count\S*|--xla_backend_opt\S*")
 
 
 def counted(job: Job, timeout_s: float) -> list[Count]:
@@ -68,14 +66,12 @@ def counted(job: Job, timeout_s: float) -> list[Count]:
 
 
 def _environment(devices: int) -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
-    flags = _DEVICES.sub("", os.environ.get("XLA_FLAGS", ""))
-    paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100 - "" is here
-    return found | {
+    flags = os.environ.get("XLA_FLAGS", ""), f"--xla_force_host_platform_device_count={devices}"
+    return os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices} "
-        "--xla_backend_optimization_level=0",
-        "PYTHONPATH": os.pathsep.join(paths),
+        "JAX_NUM_CPU_DEVICES": "-1",  # those of the flags, of which the last counts
+        "XLA_FLAGS": " ".join([*flags, "--xla_backend_optimization_level=0"]),
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "TPU_SKIP_MDS_QUERY": "1",
         "DISTLAB_RECORD": "off",
     }
