@@ -17,7 +17,7 @@ from distlab.devices import selection
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.meshes.blocks import full_spec, spec_text
 from distlab.observing.compilations import Compilation
-from distlab.step.arguments.names import argument_label, parameter_names
+from distlab.step.arguments.names import argument_label, is_array, parameter_names
 from distlab.text.shown import shown
 from distlab.values.last_batches import LastBatches
 
@@ -60,7 +60,7 @@ def leaf_of(leaf: Any) -> Leaf:
         shape = ", ".join(map(str, leaf.shape))
         weak = " weak" if getattr(leaf.aval, "weak_type", False) else ""
         return Leaf(f"{leaf.dtype}[{shape}]{weak}", _placement(leaf))
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+    if is_array(leaf):
         kind = "NumPy" if isinstance(leaf, np.ndarray | np.generic) else type(leaf).__name__
         return Leaf(f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]", kind)
     if isinstance(leaf, bool | int | float | complex):
@@ -83,7 +83,7 @@ def sign(leaf: Any) -> Any:
     """Returns the traits of a leaf that make programs, for each call: without any text."""
     if type(leaf) is ConcreteArray:
         return leaf.aval, leaf.sharding, leaf.committed
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+    if is_array(leaf):
         return type(leaf), leaf.shape, leaf.dtype
     return type(leaf) if isinstance(leaf, int | float | complex) else shown(leaf, 80)
 

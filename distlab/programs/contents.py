@@ -18,7 +18,7 @@ from distlab.programs.collectives import Reader
 from distlab.programs.hlo_text import Module, parse
 from distlab.programs.places import Places
 from distlab.programs.work import whole_flops
-from distlab.step.arguments.names import argument_label, parameter_names
+from distlab.step.arguments.names import argument_label, is_array, parameter_names
 
 
 class ProgramContents(NamedTuple):
@@ -92,7 +92,7 @@ def arguments_of(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[Argumen
     return [
         Argument(argument_label(path, names), path, tuple(leaf.shape))
         for path, leaf in leaves
-        if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+        if is_array(leaf)
     ]
 
 

@@ -25,6 +25,7 @@ from distlab.programs.contents import arguments_of, read_program
 from distlab.programs.report import lowered_for
 from distlab.simulation.asked import Asked, IndivisibleError, check_divided
 from distlab.simulation.counts import Count, in_order, on_cpu
+from distlab.step.arguments.names import is_array
 from distlab.text.shown import shown
 from distlab.user_code import is_users, line_text
 
@@ -104,7 +105,7 @@ def _count(make: Callable[[Mesh], Any], asked: Asked, known: list[dict[str, int]
 
 
 def _check_divided(fn: Any, args: Any, kwargs: Any) -> None:
-    arrays = [one for one in jax.tree.leaves((args, kwargs)) if hasattr(one, "dtype")]
+    arrays = filter(is_array, jax.tree.leaves((args, kwargs)))
     check_divided(
         (argument.name, array.shape, array.sharding)
         for argument, array in zip(arguments_of(fn, args, kwargs), arrays, strict=True)

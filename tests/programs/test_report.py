@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 from jax.sharding import NamedSharding
@@ -16,6 +17,7 @@ import distlab as dl
 from distlab.advice import advise_on_program
 from distlab.errors import ArgumentTypeError
 from distlab.events import Compile
+from distlab.observing.arguments import leaf_of
 from distlab.programs.report import Divisible
 from tests.listening import listening
 from tests.programs import meshes
@@ -104,6 +106,18 @@ def test_every_way_to_jit_has_a_program() -> None:
         assert one.collectives[0].purpose == "gradients"
     mapped = dl.program(jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i"), array(8, 4))
     assert mapped.by_axis() == {"i": 28}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, np.float32])
+def test_a_type_is_no_array_among_the_arguments(dtype: Any) -> None:
+    def make(mesh: Any) -> Any:
+        cast = jax.jit(lambda x, dtype: x.astype(dtype), static_argnums=1)
+        return cast, (shaped(mesh, P("data"), array(64)), dtype)
+
+    fn, args = make(grid(data=8))
+    assert [one.name for one in dl.program(fn, *args).inputs] == ["x"]
+    assert [one.name for one in dl.simulate(make, [{"data": 4}])[0].inputs] == ["x"]
+    assert leaf_of(dtype).where == ""
 
 
 def test_modules_of_flax_have_programs_with_their_names() -> None:

@@ -41,6 +41,11 @@ def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
+def is_array(leaf: Any) -> bool:
+    """Returns whether an argument is an array, or stands for one; `np.float32` is none."""
+    return hasattr(leaf, "dtype") and isinstance(getattr(leaf, "shape", None), tuple)
+
+
 def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
     """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`."""
     kind, first, *rest = path
