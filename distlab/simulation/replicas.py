@@ -51,13 +51,14 @@ class Rebuilt:
         self._name = function_name(fn)
         self._programs: dict[Any, Any] = {}
         for one in meshes:
+            at = _platform(one), *one.axes.items()
             try:
-                made: Any = _exported(fn, program, one)
-            except Exception as error:
-                if not (one.small or isinstance(error, IndivisibleError)):
+                self._programs[at] = _exported(fn, program, one)
+            except IndivisibleError as error:
+                self._programs[at] = error
+            except Exception:  # of a small mesh: then there is no program for it
+                if not one.small:
                     raise
-                made = IndivisibleError(str(error))
-            self._programs[_platform(one), *one.axes.items()] = made
 
     def __call__(self, mesh: Mesh) -> Any:
         """Returns the step and the shapes of its arguments, by name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, final
 
@@ -40,18 +40,16 @@ class SimulatedMesh(ProgramReport):
 
     def __init__(self, name: str, count: Count, speeds: Mapping[str, float]) -> None:
         devices = math.prod(count.axes.values())
-        found = count.contents or ProgramContents([], None, None, mesh=count.axes, devices=devices)
-        # XLA's own sum of the outputs counts the pointers to them, too.
-        held = None if count.contents is None else (_held(found.inputs), _held(found.outputs))
-        super().__init__(
-            name,
-            found._replace(
-                argument_bytes=held and held[0],
-                output_bytes=held and held[1],
-                temp_bytes=found.temp_bytes if count.topology else None,
-                peak_bytes=found.peak_bytes if count.topology else None,
-            ),
-        )
+        found = ProgramContents([], None, None, mesh=count.axes, devices=devices)
+        if count.contents is not None:
+            # XLA's own sum of the outputs counts the pointers to them, too.
+            found = count.contents._replace(
+                argument_bytes=_held(count.contents.inputs),
+                output_bytes=_held(count.contents.outputs),
+            )
+        if not count.topology:  # scratch memory of CPU devices says nothing of others
+            found = found._replace(temp_bytes=None, peak_bytes=None)
+        super().__init__(name, found)
         self.topology = count.topology
         self.marks = list(count.marks)
         self.does_not_divide = count.undivided
@@ -136,31 +134,18 @@ class SimulatedMesh(ProgramReport):
 
 
 @final
-class Simulation:
-    """A program on several meshes, as `simulate` returns it; a sequence of `SimulatedMesh`.
+class Simulation(list[SimulatedMesh]):
+    """A program on several meshes, as `simulate` returns it: a list of `SimulatedMesh`.
 
-    Printed or displayed, a table with a row for each mesh.
+    Printed or displayed, a table with a row for each mesh, in the order in which they were named.
 
     Attributes:
       name: Name of the function.
-      meshes: The program on each mesh, in the order in which they were named.
     """
 
-    def __init__(self, name: str, meshes: Sequence[SimulatedMesh]) -> None:
+    def __init__(self, name: str, meshes: Iterable[SimulatedMesh]) -> None:
+        super().__init__(meshes)
         self.name = name
-        self.meshes = list(meshes)
-
-    def __len__(self) -> int:
-        """Returns the number of meshes."""
-        return len(self.meshes)
-
-    def __iter__(self) -> Iterator[SimulatedMesh]:
-        """Returns an iterator over the meshes."""
-        return iter(self.meshes)
-
-    def __getitem__(self, index: int) -> SimulatedMesh:
-        """Returns the program on the mesh of that number."""
-        return self.meshes[index]
 
     def __repr__(self) -> str:
         """Returns a table with a row for each mesh, and what to know of its numbers, as text."""
@@ -173,7 +158,7 @@ class Simulation:
         notes = "".join(f'<div style="margin:4px 0 0">{escape(one)}</div>' for one in self.notes())
         inside = "".join(
             f"<details><summary>{escape(one.title)}</summary>{one._repr_html_()}</details>"
-            for one in self.meshes
+            for one in self
             if one.collectives
         )
         below = f'{notes}<div style="margin:6px 0 0">{inside}</div>'
@@ -181,8 +166,8 @@ class Simulation:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns the headings, and the texts of a row for each mesh."""
-        axes = list(dict.fromkeys(axes for one in self.meshes for axes in one.sent()))
-        modelled = any(one.modelled_s is not None for one in self.meshes)
+        axes = list(dict.fromkeys(axes for one in self for axes in one.sent()))
+        modelled = any(one.modelled_s is not None for one in self)
         along = [f"sent along {name}" if name else "sent without a mesh" for name in axes]
         headings = ["mesh", "devices", "arguments", "outputs", "could save", *along, "computed"]
         return [*headings, *["modelled"] * modelled], [
@@ -192,13 +177,13 @@ class Simulation:
                 *one.cells(axes),
                 *["\u2013" if one.modelled_s is None else duration_text(one.modelled_s)] * modelled,
             ]
-            for one in self.meshes
+            for one in self
         ]
 
     def notes(self) -> list[str]:
         """Returns what to know of the numbers."""
-        marks = dict.fromkeys(text for one in self.meshes for text in one.mark_texts())
-        own = (f"{axes_text(one.mesh)}: {note}" for one in self.meshes for note in one.notes())
+        marks = dict.fromkeys(text for one in self for text in one.mark_texts())
+        own = (f"{axes_text(one.mesh)}: {note}" for one in self for note in one.notes())
         return [*marks, *own]
 
 

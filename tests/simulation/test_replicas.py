@@ -54,7 +54,7 @@ def test_a_mirrored_step_is_rebuilt_for_more_replicas() -> None:
 def test_divided_variables_are_divided_over_more_replicas() -> None:
     step = trained(dl.MirroredStrategy(shard_variables=True))
     found = dl.simulate(step, [{"replica": n} for n in (16, 64, 96)], most_devices=16)
-    for one in found.meshes[:2]:
+    for one in found[:2]:
         n = one.devices
         sent = BYTES // n * (n - 1)
         assert one.sent() == {"replica": {"all-gather": sent, "reduce-scatter": sent}}
