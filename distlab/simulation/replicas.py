@@ -39,7 +39,7 @@ def steps() -> dict[str, tuple[Callable[..., Any], dict[str, int]]]:
     for program in sorted(programs, key=lambda one: one.number):
         fn, host = program.fn(), program.host()
         if program.compiled is not None and fn is not None and host is not None:
-            found[program.function] = fn, _axes(host)
+            found[program.function] = fn, dict(host.mesh.mesh.shape)
     return found
 
 
@@ -104,8 +104,8 @@ def _exported(
             "A simulated step must be one that MirroredStrategy ran in this process, got one of "
             "several processes, or of one that ended."
         )
-    sizes = _axes(host)
-    if {**sizes, AXIS: axes.get(AXIS)} != axes:
+    sizes = dict(host.mesh.mesh.shape)
+    if sizes | {AXIS: axes.get(AXIS)} != axes:
         raise ArgumentValueError(
             f"{function_name(fn)} runs on {axes_text(sizes)}, of which only replica may be another "
             f"number, got {asked}. Write {{'replica': 64}}."
@@ -135,11 +135,6 @@ def _platform(asked: Asked) -> str:
     return "tpu" if asked.topology else "cpu"
 
 
-def _axes(host: Any) -> dict[str, int]:
-    sizes = {AXIS: host.mesh.replicas, MODEL: host.mesh.model}
-    return sizes if host.mesh.model > 1 else {AXIS: host.mesh.replicas}
-
-
 def _distinct(names: list[str]) -> list[str]:
     return [
         name if names.index(name) == n else f"{name} ({names[:n].count(name)})"
@@ -155,8 +150,7 @@ class _Replicas:
 
     def __init__(self, axes: dict[str, int]) -> None:
         self.replicas, self.model = axes[AXIS], axes.get(MODEL, 1)
-        types = (AxisType.Auto,) * len(axes)
-        self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=types)
+        self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes))
         self.by_process = (tuple(range(self.replicas)),)
         self.names = tuple(f"replica {n}" for n in range(self.replicas))
 
