@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ("distlab", "dashboard/distlab_dashboard")
 
 SOURCE_LINES = 87_500
-TEST_LINES = 67_500
+TEST_LINES = 67_600
 FILES_PER_PACKAGE = 25  # subpackages not counted
 JAX_INTERNAL_MODULES = 10
 

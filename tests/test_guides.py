@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,16 @@ def train_step(x, y):
 }
 
 
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """What a guide has SIGTERM do ends with it."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("sigterm")
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_programs_of_a_guide_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

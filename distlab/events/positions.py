@@ -20,6 +20,7 @@ def packed(positions: npt.NDArray[np.int64] | None) -> Packed:
 
     Example:
       >>> import numpy as np
+      >>> from distlab.events.positions import packed
       >>> packed(np.array([3, 400]))
       {'indices': b'\x03\x00\x90\x01', 'index_bytes': 2}
     """

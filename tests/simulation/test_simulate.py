@@ -252,6 +252,12 @@ def test_what_does_not_travel_is_refused() -> None:
         dl.simulate(lambda _: 5, [{"data": 4}])
 
 
+def test_a_function_that_was_jitted_outside_of_make_is_refused() -> None:
+    jitted = jax.jit(lambda x: 2 * x)
+    with pytest.raises(ArgumentTypeError, match=r"Call jax\.jit inside of make"):
+        dl.simulate(lambda _: (jitted, (1.0,)), [{"data": 2}])
+
+
 def test_a_topology_without_libtpu_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distlab.simulation.process.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="pip install libtpu"):
