@@ -40,8 +40,9 @@ _SLACK_NS: Final = 100_000_000
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds functions that are compiled too often, in columns of `folds.Evidence`."""
     functions: dict[tuple[int, str, str], list[Compile]] = defaultdict(list)
+    begin, ran = columns["begin_ns"], set(columns["steps"]["program"].tolist())
     for event in columns["compiles"]:
-        if event.time_ns < columns["begin_ns"] - _SLACK_NS:
+        if event.time_ns < (begin - _SLACK_NS if event.program in ran else begin):
             continue  # compiled before the recording, for steps outside of it
         if event.mode == "eager":
             continue
