@@ -118,9 +118,10 @@ class Together:
             return place
         until = processes.until(_CHIEF_SECONDS)
         text = processes.awaited(f"{folder}/agreed", processes.workers[0], _WHAT, until)
-        program, begun, *lost = json.loads(text)
-        if lost:
-            raise WorkerError(program, begun, *lost)
+        agreed = json.loads(text)
+        if len(agreed) > 2:
+            raise WorkerError(*agreed)
+        program, begun = agreed
         return program, begun
 
     def _place_of(self, worker: Worker, folder: str) -> Place:

@@ -84,13 +84,16 @@ def split(value: Any, parts: Sequence[int]) -> Any:
         spec = PartitionSpec(*[None] * divided[0], MODEL)
         return jax.lax.with_sharding_constraint(array, spec)
     # One axis of the mesh divides one dimension: that of all blocks.
-    sizes = [size // count for size, count in zip(array.shape, parts, strict=True)]
+    missing = [(0, -size % count) for size, count in zip(array.shape, parts, strict=True)]
+    padded = jnp.pad(array, missing)
+    sizes = [size // count for size, count in zip(padded.shape, parts, strict=True)]
     pairs = [n for pair in zip(parts, sizes, strict=True) for n in pair]
-    blocks = jnp.moveaxis(array.reshape(pairs), range(0, len(pairs), 2), range(len(parts)))
+    blocks = jnp.moveaxis(padded.reshape(pairs), range(0, len(pairs), 2), range(len(parts)))
     joined = blocks.reshape(-1, *sizes)
     joined = jax.lax.with_sharding_constraint(joined, PartitionSpec(MODEL))
     blocks = jnp.moveaxis(joined.reshape(blocks.shape), range(len(parts)), range(0, len(pairs), 2))
-    return blocks.reshape(array.shape)
+    whole = blocks.reshape(padded.shape)
+    return whole[tuple(map(slice, array.shape))]
 
 
 def _is_divided_here() -> bool:

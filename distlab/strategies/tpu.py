@@ -105,8 +105,7 @@ class TPUStrategy(Strategy):
             number of the replica's devices.
 
         Raises:
-          ArgumentValueError: There is not a number for each dimension that divides it evenly, or
-            the product is another.
+          ArgumentValueError: There is not a number for each dimension, or the product is another.
 
         Example:
           >>> import distlab as dl
@@ -114,11 +113,10 @@ class TPUStrategy(Strategy):
           [1.0, 2.0]
         """
         parts, shape = list(partition_dimensions), np.shape(tensor)
-        sound = len(parts) == len(shape) and all(map(is_positive_count, parts))
-        if not sound or any(size % n for size, n in zip(shape, parts, strict=True)):
+        if len(parts) != len(shape) or not all(map(is_positive_count, parts)):
             raise ArgumentValueError(
-                "partition_dimensions must have a number for each dimension that divides it "
-                f"evenly, got {shown(parts)} for the shape {list(shape)}."
+                "partition_dimensions must have a positive number for each dimension, got "
+                f"{shown(parts)} for the shape {list(shape)}."
             )
         if math.prod(parts) != self.mesh.model:
             raise ArgumentValueError(

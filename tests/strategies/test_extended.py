@@ -74,5 +74,5 @@ def test_a_tpu_replica_has_one_core() -> None:
         s.experimental_assign_to_logical_device(x, 1)
     with pytest.raises(ArgumentValueError, match=r"must be 1, the number .*got \[2, 1\]"):
         s.experimental_split_to_logical_devices(x, [2, 1])
-    with pytest.raises(ArgumentValueError, match=r"evenly, got \[1\] for the shape \[4, 2\]"):
+    with pytest.raises(ArgumentValueError, match=r"dimension, got \[1\] for the shape \[4, 2\]"):
         s.experimental_split_to_logical_devices(x, [1])
