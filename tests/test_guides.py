@@ -79,7 +79,7 @@ def train_step(x, y):
 
 @pytest.fixture
 def sigterm() -> Iterator[None]:
-    """What a guide has SIGTERM do ends with it."""
+    """Restores the handler of SIGTERM after a guide that sets one."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)

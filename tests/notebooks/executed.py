@@ -34,7 +34,7 @@ def execute(name: str, folder: Path) -> Any:
 
 
 def kinds(notebook: Any) -> dict[str, set[str]]:
-    """What each code cell shows: text, pictures, or both."""
+    """The kinds of output of each code cell: text, pictures, or both."""
     return {
         cell.id: {
             "text" if output.output_type == "stream" else _kind(output.data)

@@ -43,7 +43,7 @@ def test_the_recorded_run_has_the_devices_of_both(executed: Any, folder: Path) -
 
 def test_the_notebook_is_told_which_worker_was_killed(executed: Any) -> None:
     printed = [one.text for one in cell(executed, "dies").outputs if one.get("name") == "stdout"]
-    assert re.search(r"The notebook is told: worker 1 on \S+: Its process has ended", printed[-1])
+    assert re.search(r"Raised in the notebook: worker 1 on \S+: Its process has ended", printed[-1])
     assert text_of(executed, "lost").rstrip().endswith("worker 1 is lost)")
 
 

@@ -1,4 +1,4 @@
-"""What is assigned to divided variables is the mirrored step's, whatever operations made it."""
+"""Values assigned to divided variables are the mirrored step's, whatever operations made them."""
 
 from __future__ import annotations
 

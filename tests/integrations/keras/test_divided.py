@@ -105,7 +105,7 @@ def test_own_steps_go_on_from_checkpoints_of_other_parts(tmp_path: Path) -> None
 
 
 def test_fit_on_a_model_axis_has_the_numbers_of_whole_variables() -> None:
-    """Where slots of optimizers lie as their variables do."""
+    """Layouts by which slots of optimizers lie as their variables do."""
     strategy = dl.MirroredStrategy(model_axis=2, layouts={"kernel": ("model", None)})
     made, results = fitted(strategy, optimizers.SGD(0.01, momentum=0.9))
     _, expected = fitted(mirrored(4), optimizers.SGD(0.01, momentum=0.9))
