@@ -55,7 +55,8 @@ def test_a_killed_worker_loses_no_step(executed: Any) -> None:
 def test_variables_of_a_lost_server_are_restored_elsewhere(
     executed: Any,
 ) -> None:
-    assert re.search(r"Raised in the coordinator: Parameter server 1 at \S+ is gone", text_of(executed, "server"))
+    said = text_of(executed, "server")
+    assert re.search(r"Raised in the coordinator: Parameter server 1 at \S+ is gone", said)
     saved = numbers(executed, "save", r"saved after (\d+) updates, test accuracy (\d\.\d+)")
     restored = numbers(executed, "restore", r"restored (\d+) updates, test accuracy (\d\.\d+)")
     assert restored == saved
