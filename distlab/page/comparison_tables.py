@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 from typing import Final
 
 from distlab.charts.comparison import look
@@ -34,78 +35,68 @@ _WRITERS: Final[Mapping[Unit, Callable[[float], str]]] = {
 
 
 def setting_table(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the runs' configurations as a page's HTML, those that differ first."""
-    rows = [
-        (what, *texts, "differs" if differs else "same")
-        for what, texts, differs in setting_lines(columns)
-    ]
-    return _table(
-        "settings", "The configurations of the runs", columns, ("configuration", ""), rows
-    )
+    """Returns the runs' configurations as a page's HTML."""
+    label = "The configurations of the runs"
+    return _table("settings", label, len(columns["name"]), setting_rows(columns))
 
 
 def number_table(columns: ComparisonColumns) -> dict[str, list[str]]:
-    """Returns the runs' numbers as a page's HTML; of two runs with their ratio."""
-    rows = number_rows(columns)
-    ratio = "second / first" if len(columns["name"]) == 2 else ""
-    return _table("numbers", "Numbers of the runs", columns, ("of the whole run", ratio), rows)
+    """Returns the runs' numbers as a page's HTML."""
+    return _table("numbers", "Numbers of the runs", len(columns["name"]), number_rows(columns))
 
 
 def _table(
-    name: str,
-    label: str,
-    columns: ComparisonColumns,
-    ends: tuple[str, str],
-    rows: list[tuple[str, ...]],
+    name: str, label: str, runs: int, rows: Sequence[tuple[str, ...]]
 ) -> dict[str, list[str]]:
     kind = ' class="number"' if name == "numbers" else ""
-    more = len(rows[0]) - 1 - len(columns["name"])
-    heads = [f'<th scope="col">{ends[0]}</th>']
-    for number, run in enumerate(columns["name"]):
-        colour, dash = look(number)
-        mark = f'<i style="border-top:2.5px {dash} {colour}"></i>'
-        heads.append(f'<th scope="col"{kind}>{mark}{escape(plain(run, _MOST_NAME))}</th>')
-    heads += [f"<th{kind}>{ends[1]}</th>"] * more
-    body = [
+    (corner, *headings), *below = rows
+    marks = [
+        f'<i style="border-top:2.5px {dash} {colour}"></i>'
+        for colour, dash in map(look, range(runs))
+    ]
+    head = f'<th scope="col">{corner}</th>' + "".join(
+        f'<th scope="col"{kind}>{mark}{escape(text)}</th>'
+        for mark, text in zip_longest(marks, headings, fillvalue="")
+    )
+    more = len(headings) > runs
+    body = "".join(
         f'<tr data-last="{texts[-1] if more else ""}"><th scope="row">{escape(what)}</th>'
         + "".join(f"<td{kind}>{escape(text)}</td>" for text in texts)
         + "</tr>"
-        for what, *texts in rows
-    ]
-    head, below = "".join(heads), "".join(body)
+        for what, *texts in below
+    )
     html = f'<table class="rows {name}" aria-label="{label}"><thead><tr>{head}</tr></thead>'
-    return {"html": [f"{html}<tbody>{below}</tbody></table>"]}
+    return {"html": [f"{html}<tbody>{body}</tbody></table>"]}
 
 
-def setting_lines(columns: ComparisonColumns) -> list[tuple[str, list[str], bool]]:
-    """Returns each setting with its texts, one for each run, and whether they differ."""
+def setting_rows(columns: ComparisonColumns) -> list[tuple[str, ...]]:
+    """Returns the headings, and each setting's name and texts; those that differ come first."""
     rows = [
         (
             plain(what, 40),
-            [plain(text, 120) or _NOT_KNOWN for text in texts],
-            len(set(texts)) > 1,
+            *(plain(text, 120) or _NOT_KNOWN for text in texts),
+            "differs" if len(set(texts)) > 1 else "same",
         )
         for what, *texts in zip(columns["setting"], *columns["settings"], strict=True)
     ]
-    return sorted(rows, key=lambda row: not row[2])
+    return [("configuration", *_names(columns), ""), *sorted(rows, key=lambda row: row[-1])]
 
 
 def number_rows(columns: ComparisonColumns) -> list[tuple[str, ...]]:
-    """Returns each number's name, its texts, and of two runs their ratio."""
-    lines = [(what, *texts) for what, texts in number_lines(columns)]
-    if len(columns["name"]) != 2:
-        return lines
-    pairs = zip(*columns["numbers"], strict=True)
-    return [(*line, ratio_text(*pair)) for line, pair in zip(lines, pairs, strict=True)]
-
-
-def number_lines(columns: ComparisonColumns) -> list[tuple[str, list[str]]]:
-    """Returns each number's name with its texts, one for each run."""
-    rows = zip(columns["what"], columns["unit"], *columns["numbers"], strict=True)
-    return [
-        (plain(what, 80), [_text(unit, number) for number in numbers])
-        for what, unit, *numbers in rows
+    """Returns the headings, and each number's name and texts; of two runs with their ratio."""
+    lines = zip(columns["what"], columns["unit"], *columns["numbers"], strict=True)
+    rows = [
+        ("of the whole run", *_names(columns)),
+        *((plain(what, 80), *(_text(unit, one) for one in each)) for what, unit, *each in lines),
     ]
+    if len(columns["name"]) != 2:
+        return rows
+    ratios = ["second / first", *map(ratio_text, *columns["numbers"])]
+    return [(*row, ratio) for row, ratio in zip(rows, ratios, strict=True)]
+
+
+def _names(columns: ComparisonColumns) -> list[str]:
+    return [plain(name, _MOST_NAME) for name in columns["name"]]
 
 
 def ratio_text(first: float | None, second: float | None) -> str:

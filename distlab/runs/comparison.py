@@ -6,11 +6,11 @@ from typing import Final, final
 
 from distlab.events import Source
 from distlab.folds import ComparisonColumns, Folds, compare
-from distlab.page.comparison_tables import number_rows, setting_lines
+from distlab.page.comparison_tables import number_rows, setting_rows
 from distlab.text.html import card
-from distlab.text.units import plain
+from distlab.text.units import aligned
 
-_MOST_NAME: Final = 32
+_ALIKE: Final = "no setting differs"
 
 
 @final
@@ -29,34 +29,24 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Lists the settings that differ, and the numbers."""
-        rows = [("", *self._names), *self._differing(), *number_rows(self.columns)]
+        (_, *names), *differing = self._differing()
+        rows = [("", *names), *differing, *number_rows(self.columns)[1:]]
         rows = [(*row, *[""] * (len(rows[-1]) - len(row))) for row in rows]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        lines = [
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([lines[0], *self._alike(), *lines[1:]])
+        first, *lines = aligned(rows)
+        return "\n".join([first, *[_ALIKE] * (not differing), *lines])
 
     def _repr_html_(self) -> str:
         """Shows a table of the settings that differ, and one of the numbers, in notebooks."""
-        names, differing = self._names, self._differing()
-        alike = "".join(self._alike())
+        (_, *names), *differing = self._differing()
+        alike = "" if differing else _ALIKE
         settings = card("Configuration", alike, ("what differs", *names), differing)
-        ratio = ("second / first",) if len(self._names) == 2 else ()
-        headings = ("of the whole run", *names, *ratio)
-        numbers = card("Numbers", "", headings, number_rows(self.columns))
+        headings, *rows = number_rows(self.columns)
+        numbers = card("Numbers", "", headings, rows)
         return f"<div>{settings}</div><div style='margin-top:8px'>{numbers}</div>"
 
-    @property
-    def _names(self) -> list[str]:
-        return [plain(name, _MOST_NAME) for name in self.columns["name"]]
-
-    def _alike(self) -> list[str]:
-        return [] if self._differing() else ["no setting differs"]
-
     def _differing(self) -> list[tuple[str, ...]]:
-        return [(what, *texts) for what, texts, differs in setting_lines(self.columns) if differs]
+        """Returns the headings, and the settings that differ."""
+        return [row[:-1] for row in setting_rows(self.columns) if row[-1] != "same"]
 
 
 def compare_runs(*runs: Source) -> Comparison:

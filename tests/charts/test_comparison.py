@@ -13,7 +13,7 @@ from distlab.charts import RunComparison
 from distlab.charts.comparison import look
 from distlab.events import Event, Metric, Run
 from distlab.folds import Folds, compare
-from distlab.page.comparison_tables import number_lines
+from distlab.page.comparison_tables import number_rows
 from tests.synthetic import START_NS, beginning, whole_run
 
 
@@ -44,7 +44,7 @@ def largest(*runs: Folds) -> tuple[float, float, float] | None:
 
 
 def numbers(*runs: Folds) -> dict[str, tuple[str, ...]]:
-    return {what: tuple(texts) for what, texts in number_lines(compare(*runs))}
+    return {what: tuple(texts) for what, *texts in number_rows(compare(*runs))}
 
 
 def test_metrics_are_aligned_by_step() -> None:
