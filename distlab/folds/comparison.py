@@ -148,12 +148,7 @@ def _lines(
     run: Folds, metrics: Sequence[MetricOfRuns], number: int
 ) -> dict[tuple[str, Unit], float | None]:
     """Returns the table's lines for one run."""
-    header, steps, programs = (
-        run.columns("header"),
-        run.columns("steps"),
-        run.columns("programs"),
-    )
-    compiled = zip(programs["at_s"], programs["compile_s"], strict=True)
+    header, steps = run.columns("header"), run.columns("steps")
     timeline, reductions = run.columns("timeline"), run.columns("reductions")
     waited_s = float(timeline["waited"].sum() * timeline["cell_s"])
     elapsed_s = steps["elapsed_s"] or None
@@ -168,8 +163,7 @@ def _lines(
         ("combined on one replica", "bytes"): sum(reductions["total_bytes"]),
         ("waited for input", "s"): waited_s,
         ("share of the time waited", "share"): waited_s / elapsed_s if elapsed_s else None,
-        # Those of before the run are listed where they are still used.
-        ("tracing and compiling", "s"): sum(took for ready, took in compiled if ready),
+        ("tracing and compiling", "s"): run.columns("programs")["compiled_s"],
     }
 
 

@@ -37,7 +37,8 @@ class ProgramColumns(TypedDict):
     share: list[float | None]  #: Of the devices' time, in profiles of runs without steps
     observed: bool  #: Whether every program of JAX is listed, of which no call is counted
     rows_left_out: int
-    compiling_s: float
+    compiling_s: float  #: Seconds spent on tracing and compiling all of them
+    compiled_s: float  #: The same, without programs of before the run
 
 
 class Programs(Fold[ProgramColumns]):
@@ -58,12 +59,15 @@ class Programs(Fold[ProgramColumns]):
         self._steps: Counter[int] = Counter()
         self._busy_ns: Counter[str] = Counter()
         self._profiled_ns = 0
+        self._compiled_ns = 0
 
     def _add(self, event: Event) -> None:
         if isinstance(event, Step):
             self._steps[event.program] += 1
         elif isinstance(event, Compile):
-            self._compiling_ns += event.trace_ns + event.compile_ns
+            spent_ns = event.trace_ns + event.compile_ns
+            self._compiling_ns += spent_ns
+            self._compiled_ns += spent_ns if self._clock.seconds(event.time_ns) else 0
             self._programs[event.program] = event
             if len(self._programs) > _MOST_PROGRAMS:
                 oldest = next(iter(self._programs))
@@ -92,6 +96,7 @@ class Programs(Fold[ProgramColumns]):
             observed=self._observed,
             rows_left_out=self._left_out,
             compiling_s=self._compiling_ns / 1e9,
+            compiled_s=self._compiled_ns / 1e9,
         )
 
     def _share(self, function: str) -> float | None:
