@@ -92,27 +92,18 @@ class Placements(Fold[PlacementColumns]):
         shown = arrays[: MOST_ENTRIES // max(1, len(column))]
         table = np.zeros((len(shown), len(column)), np.int64)
         total, whole = np.zeros((2, len(column)), np.int64)
-        parts: list[list[str]] = []
         divided: Counter[int] = Counter()
         for row, placed in enumerate(arrays):
-            mesh = self._meshes.get(placed.strategy)
-            spec = None if mesh is None else _spec(placed, mesh.axes)
-            at: dict[str, str] = {}
-            times = 1
-            if mesh is not None and spec is not None and any(spec):
-                times = math.prod(blocks.cuts(spec, mesh.axes))
+            spec, axes = self._division(placed)
+            times = math.prod(blocks.cuts(spec, axes))
+            if any(spec):
                 divided[placed.strategy] += sum(placed.bytes_per_device)
-                if row < len(shown):
-                    texts = blocks.part_texts(placed.shape, spec, mesh.axes)
-                    at = dict(zip(mesh.devices, texts, strict=False))
             for device, size in zip(placed.devices, placed.bytes_per_device, strict=True):
                 place = column[device if placed.server is None else _server(placed.server)]
                 total[place] += size
                 whole[place] += size * times
                 if row < len(shown):
                     table[row, place] += size
-            if row < len(shown):
-                parts.append([at.get(name, "") for name in column] if at else [])
         columns: PlacementColumns = {
             "name": [placed.name for placed in shown],
             "layout": [
@@ -124,7 +115,7 @@ class Placements(Fold[PlacementColumns]):
             "shape": [list(placed.shape) for placed in shown],
             "dtype": [placed.dtype for placed in shown],
             "bytes": table,
-            "part": parts,
+            "part": [self._parts(placed, column) for placed in shown],
             "device": list(column),
             "device_bytes": total,
             "whole_bytes": whole,
@@ -141,6 +132,21 @@ class Placements(Fold[PlacementColumns]):
             own = [placed for placed in arrays if placed.strategy == strategy]
             columns["divided"] = _divisions(own, columns["mesh"])
         return columns
+
+    def _division(self, placed: Placement) -> tuple[blocks.Spec, blocks.Axes]:
+        """Returns the axes that divide each dimension of a variable, and their mesh."""
+        mesh = self._meshes.get(placed.strategy)
+        spec = None if mesh is None else _spec(placed, mesh.axes)
+        return ((), {}) if mesh is None or spec is None else (spec, mesh.axes)
+
+    def _parts(self, placed: Placement, devices: Iterable[str]) -> list[str]:
+        """Returns the part of a variable on each device; empty where it is not divided."""
+        spec, axes = self._division(placed)
+        if not any(spec):
+            return []
+        texts = blocks.part_texts(placed.shape, spec, axes)
+        at = dict(zip(self._meshes[placed.strategy].devices, texts, strict=False))
+        return [at.get(name, "") for name in devices]
 
 
 def _received_bytes(program: Compile) -> int:

@@ -138,6 +138,7 @@ class _Kind(NamedTuple):
     at_least: bool
     along: str = ""
     group: int = 0
+    members: tuple[int, ...] = ()
     wire_bytes: int = 0  # That one device sends each time
 
 
@@ -197,7 +198,7 @@ class Reductions(Fold[ReductionColumns]):
         """Returns the reductions of all events so far."""
         # A recording begins with the programs compiled before it, and may run none of them.
         ran = [program for program in self._programs.values() if self._steps[program.program]]
-        inside, lines, members = _inside(ran, self._steps)
+        inside, lines = _inside(ran, self._steps)
         dividing = [program for program in ran if any(map(_is_gather, program.collectives))]
         main = max(dividing, key=lambda one: self._steps[one.program], default=None)
         counts = {**self._called, **inside}
@@ -211,7 +212,6 @@ class Reductions(Fold[ReductionColumns]):
             largest=[kind.combined.largest for kind in kinds],
             values=[kind.combined.values for kind in kinds],
             how=[tuple(lines.get(kind, (kind.algorithm,))) for kind in kinds],
-            members=[members.get(kind, ()) for kind in kinds],
             count=[counts[kind] for kind in kinds],
             total_bytes=[kind.bytes * counts[kind] for kind in kinds],
             sent_bytes=[kind.wire_bytes * counts[kind] for kind in kinds],
@@ -248,10 +248,9 @@ def _pairs(collectives: list[Collective]) -> list[Pair]:
 
 def _inside(
     programs: list[Compile], steps: Mapping[int, int]
-) -> tuple[Counter[_Kind], dict[_Kind, dict[str, None]], dict[_Kind, tuple[int, ...]]]:
-    """Returns how often each kind of collective in programs ran, its lines, and its first group."""
+) -> tuple[Counter[_Kind], dict[_Kind, dict[str, None]]]:
+    """Returns how often each kind of collective in programs ran, and its lines."""
     counts: Counter[_Kind] = Counter()
-    members: dict[_Kind, tuple[int, ...]] = {}
     lines: dict[_Kind, dict[str, None]] = {}
     # A ragged program is assembled from pieces and names the line that called `run`:
     # its lines serve only for kinds that no other program has.
@@ -271,13 +270,13 @@ def _inside(
                 at_least=one.times_per_step is None,
                 along=_along(one) if of_user else "",
                 group=one.group,
+                members=_members(one, program.mesh) if of_user else (),
                 wire_bytes=one.wire_bytes or 0,
             )
             times = 1 if one.times_per_step is None else one.times_per_step
             counts[kind] += times * steps[program.program]
             here.setdefault(kind, {})[one.source] = None
-            members[kind] = members.get(kind) or _members(one, program.mesh)
         for kind, found in here.items():
             if program.mode != "ragged" or kind not in lines:
                 lines.setdefault(kind, {}).update(found)
-    return counts, lines, members
+    return counts, lines
