@@ -16,7 +16,6 @@ from distlab.page.loop_buttons import LoopRow, loop_rows
 from distlab.runs.damage import EXPORT_HOLDS_MORE, damage
 from distlab.simulation.replicas import steps
 from distlab.simulation.requests import Requests
-from distlab.text.units import plain
 from distlab_dashboard.shared_pages import SharedPages
 
 _log: Final = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class ServedRun:
         return {
             "can_simulate": bool(names),
             "cannot_simulate": not names,
-            "simulated_steps": [plain(name) for name in names],
+            "simulated_steps": names,
             "simulating": wanted.running,
             "simulation_state": wanted.state,
             "simulated_headings": headings,
