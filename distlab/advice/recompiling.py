@@ -17,6 +17,7 @@ import numpy as np
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice, Compile, OwnPython
 from distlab.folds import EvidenceColumns
+from distlab.text.units import counted
 
 CAUSE: Final = "recompilation"
 
@@ -130,7 +131,7 @@ def _moved(columns: EvidenceColumns, function: str, events: list[Compile]) -> Ad
     return new_advice(
         CAUSE,
         f"argument {argument}",
-        f"{function} was compiled again after {steps} step{'s' * (steps > 1)}, since only the "
+        f"{function} was compiled again after {counted(steps, 'step')}, since only the "
         f"placement of {argument} changed ({change}); the first program took {spent / 1e9:.1f} s.",
         _PLACED,
         evidence={
