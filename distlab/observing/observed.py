@@ -127,9 +127,10 @@ class Observed(Generic[P, R]):
         self._batches: list[Callable[[Any], Any]] = []
         self._lock = threading.RLock()
 
+    def __reduce__(self) -> Any:
+        return Observed, (self._fn, self._name)
+
     def __getattr__(self, name: str) -> Any:
-        if name == "_fn":  # of a copy that is being made
-            raise AttributeError(name)
         return getattr(self._fn, name)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:

@@ -116,11 +116,6 @@ def _check_divided(fn: Any, args: Any, kwargs: Any) -> None:
 def _made(make: Callable[[Mesh], Any], mesh: Mesh) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     match make(mesh):
         case (fn, tuple() as args, *kwargs) if callable(fn):
-            if type(fn).__name__ == "PjitFunction" and not hasattr(fn, "__wrapped__"):
-                raise ArgumentTypeError(
-                    "What jax.jit returns loses its options on the way to another process, and "
-                    "make(mesh) returned such a function. Call jax.jit inside of make."
-                )
             return fn, args, kwargs[0] if kwargs else {}
         case other:
             raise ArgumentTypeError(

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
+import jax
+
 from distlab import user_code
 from distlab.errors import ArgumentTypeError, MissingExtraError
 from distlab.text.shown import shown
 
 _NOT_PICKLED = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
+_JITTED = type(jax.jit(len))
 
 
 def pickled(make: Callable[..., Any]) -> bytes:
@@ -43,6 +46,9 @@ def _by_value(make: Callable[..., Any]) -> bytes:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, _JITTED):  # JAX leaves out its attributes, which have its options
+                new, args, state = obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)[:3]
+                return new, args, (state, vars(obj)), None, None, _set_state
             if not isinstance(obj, types.CodeType):
                 return super().reducer_override(obj)
             # Cloudpickle leaves out the file, which errors and collectives need for their line.
@@ -53,6 +59,12 @@ def _by_value(make: Callable[..., Any]) -> bytes:
     written = io.BytesIO()
     Pickler(written).dump(make)
     return written.getvalue()
+
+
+def _set_state(jitted: Any, state: tuple[Any, dict[str, Any]]) -> None:
+    own, attributes = state
+    jitted.__setstate__(own)
+    vars(jitted).update(attributes)
 
 
 def _code(args: Any, file: str, cell: str | None) -> types.CodeType:

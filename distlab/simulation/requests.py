@@ -51,7 +51,7 @@ class Requests:
         except Exception as error:  # noqa: BLE001 - of the user's code, too; the page shows it
             self.state = f"{type(error).__name__}: {shown_text(error)}"[:_LENGTH]
         self.running = False
-        done()
         if self._next is not None:
             wanted, self._next = self._next, None
             self.start(*wanted)
+        done()

@@ -32,7 +32,7 @@ from distlab.simulation.child import Job
 from distlab.simulation.counts import BFLOAT16, CHOSEN, SLICED
 from distlab.simulation.pickling import pickled
 from distlab.simulation.report import SimulatedMesh, Simulation
-from tests.simulation.makers import ROWS, WIDE, annotated, make
+from tests.simulation.makers import ROWS, WIDE, annotated, make, shaped
 
 WEIGHTS = 2 * WIDE * WIDE * 4
 SIZES = (4, 16, 64)
@@ -252,10 +252,16 @@ def test_what_does_not_travel_is_refused() -> None:
         dl.simulate(lambda _: 5, [{"data": 4}])
 
 
-def test_a_function_that_was_jitted_outside_of_make_is_refused() -> None:
-    jitted = jax.jit(lambda x: 2 * x)
-    with pytest.raises(ArgumentTypeError, match=r"Call jax\.jit inside of make"):
-        dl.simulate(lambda _: (jitted, (1.0,)), [{"data": 2}])
+def test_functions_that_were_jitted_and_observed_outside_of_make_keep_their_options() -> None:
+    jitted = jax.jit(lambda x, times: (times * x).sum(), static_argnums=1)
+    donating = dl.observe(jax.jit(jitted, static_argnums=1, donate_argnums=0))
+
+    def make_outside(mesh: Any) -> Any:
+        return donating, (shaped(mesh, WIDE, spec=P("data")), 2)
+
+    (found,) = dl.simulate(make_outside, [{"data": 2}])
+    assert found.sent() == {"data": {"all-reduce": 4}}
+    assert [one.donated for one in found.inputs] == [True]
 
 
 def test_a_topology_without_libtpu_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
