@@ -47,8 +47,8 @@ def _by_value(make: Callable[..., Any]) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, _JITTED):  # JAX leaves out its attributes, which have its options
-                new, args, state = obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)[:3]
-                return new, args, (state, vars(obj)), None, None, _set_state
+                reduced: Any = obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+                return *reduced[:2], (reduced[2], vars(obj)), None, None, _set_state
             if not isinstance(obj, types.CodeType):
                 return super().reducer_override(obj)
             # Cloudpickle leaves out the file, which errors and collectives need for their line.
