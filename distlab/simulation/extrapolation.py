@@ -1,28 +1,37 @@
 """Counts for a large mesh from those for small ones.
 
-Bytes are `fixed + divided / n` along each axis, and sizes `fixed + more * n`. Both hold from two
+A number is `fixed + divided / n` along each axis, or `fixed + more * n`. Both hold from two
 devices on: along an axis of one, nothing is sent. A third mesh is predicted and compared before
 the large one is: where the program changes with its size, there is no extrapolation.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import jax
 import msgspec
 
-from distlab.events import Collective
+from distlab.events import ArrayPlace
 from distlab.programs.collectives import wire_bytes
 from distlab.programs.contents import ProgramContents
 from distlab.simulation.counts import Count
 
 _TIMES_APART = 0.02
 """The most by which predicted and counted repeated work may differ: XLA rounds FLOPs."""
+
+_FALLING: Final = functools.partial(Fraction, 1)
+_GROWING: Final = Fraction
+_COUNTED: Final = (
+    *("kind", "axes", "asked", "dtype", "operands", "times_per_step", "shift"),
+    *("operand_bytes", "then_sliced", "group", "participants"),
+)
 
 
 class Basis(NamedTuple):
@@ -52,19 +61,6 @@ def basis(axes: dict[str, int], most_devices: int) -> Basis | None:
     return found if found.shrunk and fits else None
 
 
-class _Facts(NamedTuple):
-    """The facts of a program by their way of changing with the sizes of axes."""
-
-    fixed: Any
-    falling: list[Any]  # `fixed + divided / n`, the last a device's FLOPs
-    growing: list[Any]  # `fixed + more * n`, the last the whole program's FLOPs
-
-    @property
-    def sizes(self) -> tuple[list[Any], list[Any]]:
-        """The facts that are exact."""
-        return self.falling[:-1], self.growing[:-1]
-
-
 def extrapolated(basis: Basis, counts: Sequence[Count]) -> Count | None:
     """Returns the count for the large mesh; None where the program changes with its size.
 
@@ -72,109 +68,83 @@ def extrapolated(basis: Basis, counts: Sequence[Count]) -> Count | None:
       basis: The small meshes.
       counts: What was counted for each of them.
     """
-    contents = [one.contents for one in counts if one.contents is not None]
-    if len(contents) < len(counts):
+    known = [one.contents for one in counts if one.contents is not None]
+    if len(known) < len(counts):
         return None
-    *corners, check = map(_facts, contents)
-    if any(one.fixed != check.fixed for one in corners):
+    leaves, (form, *forms) = zip(*(jax.tree.flatten(_facts(one)) for one in known), strict=True)
+    if any(one != form for one in forms):
         return None
-    predicted, found = (_at(basis, axes, corners) for axes in (counts[-1].axes, basis.target))
-    whole = all(size >= 0 and size % 1 == 0 for sizes in found.sizes for size in sizes)
-    if predicted.sizes != check.sizes or not whole:
+    found = [_fact(basis, values) for values in zip(*leaves, strict=True)]
+    if None in found:
         return None
+    flops = [one.flops or 0.0 for one in known]
+    whole = [
+        n * one.devices / (one.computed_times or math.inf)
+        for n, one in zip(flops, known, strict=True)
+    ]
     times = None
-    if all(one.growing[-1] for one in (*corners, check)):
-        share, counted = (one.falling[-1] / one.growing[-1] for one in (predicted, check))
-        if abs(share / counted - 1) >= _TIMES_APART:
+    if all(whole):
+        predicted, times = (
+            math.prod(axes.values())
+            * _combined(basis, axes, flops, _FALLING)
+            / _combined(basis, axes, whole, _GROWING)
+            for axes in (basis.meshes[-1], basis.target)
+        )
+        if abs(predicted / known[-1].computed_times - 1) >= _TIMES_APART:
             return None
-        times = math.prod(basis.target.values()) * found.falling[-1] / found.growing[-1]
+    collectives, inputs, outputs = jax.tree.unflatten(form, found)
     return counts[-1]._replace(
         axes=basis.target,
-        contents=_contents(contents[-1], basis.target, found)._replace(computed_times=times),
+        contents=known[-1]._replace(
+            mesh=basis.target,
+            devices=math.prod(basis.target.values()),
+            collectives=[
+                msgspec.structs.replace(
+                    one,
+                    **facts,
+                    wire_bytes=wire_bytes(one.kind, facts["operand_bytes"], facts["group"]),
+                    values=[],
+                )
+                for one, facts in zip(known[-1].collectives, collectives, strict=True)
+            ],
+            inputs=[ArrayPlace(**facts) for facts in inputs],
+            outputs=[ArrayPlace(**facts) for facts in outputs],
+            flops=_combined(basis, basis.target, flops, _FALLING) if any(flops) else None,
+            bytes_accessed=None,
+            computed_times=times,
+        ),
         extrapolated_from=tuple(basis.meshes),
     )
 
 
-def _facts(of: ProgramContents) -> _Facts:
-    arrays = [*of.inputs, *of.outputs]
-    flops, times = of.flops or 0.0, of.computed_times
-    return _Facts(
-        (
-            len(of.inputs),
-            [_fixed(one, of.mesh) for one in of.collectives],
-            [(one.name, one.dtype, one.spec, len(one.shape)) for one in arrays],
-        ),
-        [
-            *(size for one in of.collectives for size in (one.operand_bytes, one.then_sliced)),
-            *(one.bytes_per_device for one in arrays),
-            flops,
-        ],
-        [
-            *(size for one in arrays for size in one.shape),
-            flops * of.devices / times if times else 0.0,
-        ],
+def _facts(of: ProgramContents) -> Any:
+    """Returns what follows from a mesh, or is the same on all."""
+    return (
+        [{name: getattr(one, name) for name in _COUNTED} for one in of.collectives],
+        [msgspec.structs.asdict(one) for one in of.inputs],
+        [msgspec.structs.asdict(one) for one in of.outputs],
     )
 
 
-def _fixed(one: Collective, axes: dict[str, int]) -> Any:
-    if not one.axes or one.wire_bytes != wire_bytes(one.kind, one.operand_bytes, _group(one, axes)):
-        return object()  # equal to no other: what it sends does not follow from its axes
-    return one.kind, one.axes, one.asked, one.operands, one.times_per_step, one.dtype
+def _fact(basis: Basis, values: Sequence[Any]) -> Any:
+    """Returns a fact of the large mesh from those of the small ones; None if no way leads to it."""
+    if all(one == values[-1] for one in values):
+        return values[-1]
+    for way in (_FALLING, _GROWING) if isinstance(values[-1], int) else ():
+        found = _combined(basis, basis.target, values, way)
+        exact = _combined(basis, basis.meshes[-1], values, way) == values[-1]
+        if exact and found >= 0 and found % 1 == 0:
+            return int(found)
+    return None
 
 
-def _group(one: Collective, axes: dict[str, int]) -> int:
-    return math.prod(axes[axis] for axis in one.axes)
-
-
-def _at(basis: Basis, axes: dict[str, int], corners: Sequence[_Facts]) -> _Facts:
-    """Returns what the facts at the corners say of another mesh."""
-    falling = _weights(basis, axes, lambda n: Fraction(1, n))
-    growing = _weights(basis, axes, Fraction)
-    return _Facts(
-        corners[0].fixed,
-        [sum(map(mul, falling, row)) for row in zip(*(c.falling for c in corners), strict=True)],
-        [sum(map(mul, growing, row)) for row in zip(*(c.growing for c in corners), strict=True)],
-    )
-
-
-def _weights(basis: Basis, axes: dict[str, int], of: Callable[[int], Fraction]) -> list[Fraction]:
-    """Returns the weight of each corner: the product of those along the axes."""
+def _combined(
+    basis: Basis, axes: dict[str, int], values: Sequence[Any], way: Callable[[int], Fraction]
+) -> Any:
+    """Returns what the numbers of the meshes to begin with say of another mesh."""
     along = []
     for axis, (low, high, _) in basis.shrunk.items():
-        second = (of(axes[axis]) - of(low)) / (of(high) - of(low))
+        second = (way(axes[axis]) - way(low)) / (way(high) - way(low))
         along.append((1 - second, second))
-    return [math.prod(corner, start=Fraction(1)) for corner in itertools.product(*along)]
-
-
-def _contents(like: ProgramContents, axes: dict[str, int], facts: _Facts) -> ProgramContents:
-    """Returns a program with other facts."""
-    falling, growing = map(int, facts.falling), map(int, facts.growing)
-    collectives = []
-    for one in like.collectives:
-        operand, sliced, group = next(falling), next(falling), _group(one, axes)
-        collectives.append(
-            msgspec.structs.replace(
-                one,
-                operand_bytes=operand,
-                wire_bytes=wire_bytes(one.kind, operand, group),
-                then_sliced=sliced,
-                group=group,
-                participants=math.prod(axes.values()),
-                values=[],
-            )
-        )
-    arrays = [
-        msgspec.structs.replace(
-            one, shape=[next(growing) for _ in one.shape], bytes_per_device=next(falling)
-        )
-        for one in (*like.inputs, *like.outputs)
-    ]
-    return like._replace(
-        mesh=axes,
-        devices=math.prod(axes.values()),
-        collectives=collectives,
-        inputs=arrays[: len(like.inputs)],
-        outputs=arrays[len(like.inputs) :],
-        flops=None if like.flops is None else float(facts.falling[-1]),
-        bytes_accessed=None,
-    )
+    weights = map(math.prod, itertools.product(*along))
+    return sum(map(mul, weights, values))  # not the last, the one to check

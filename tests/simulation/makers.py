@@ -80,6 +80,8 @@ def make(mesh: Mesh) -> Any:
             return annotated(mesh, "gathered", P("gathered"), P("gathered"))
         case ("ring",):
             return ring(mesh)
+        case ("stages",) if mesh.size < 16:
+            raise ValueError("there must be 16 stages")
         case (axis,):
             return annotated(mesh, axis, P(), P())
     raise AssertionError(mesh)

@@ -32,7 +32,7 @@ from distlab.simulation.child import Job
 from distlab.simulation.counts import BFLOAT16, CHOSEN, SLICED
 from distlab.simulation.pickling import pickled
 from distlab.simulation.report import SimulatedMesh, Simulation
-from tests.simulation.makers import ROWS, WIDE, annotated, make, shaped
+from tests.simulation.makers import ROWS, WIDE, make, shaped
 
 WEIGHTS = 2 * WIDE * WIDE * 4
 SIZES = (4, 16, 64)
@@ -44,7 +44,8 @@ DIRECT = [
     {"half": 4},
     {"data": 3},
 ]
-LARGE = [one for one in DIRECT if max(one.values()) > 4] + [{"ring": 16}]
+LARGE = [one for one in DIRECT if max(one.values()) > 4]
+CHANGING = [{"ring": 32}, {"stages": 32}]
 
 
 @functools.cache
@@ -57,7 +58,7 @@ def simulated() -> dict[str, SimulatedMesh]:
 @functools.cache
 def extrapolated() -> dict[str, SimulatedMesh]:
     """Returns the programs on the larger meshes, compiled for at most 16 devices."""
-    return {str(one.mesh): one for one in dl.simulate(make, LARGE, most_devices=16)}
+    return {str(one.mesh): one for one in dl.simulate(make, LARGE + CHANGING, most_devices=16)}
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -120,7 +121,7 @@ def test_what_does_not_divide_is_named() -> None:
     assert (found.memory.argument_bytes, found.collectives) == (None, [])
 
 
-@pytest.mark.parametrize("mesh", LARGE[:-1], ids=str)
+@pytest.mark.parametrize("mesh", LARGE, ids=str)
 def test_extrapolation_equals_the_direct_count(mesh: dict[str, int]) -> None:
     direct, found = simulated()[str(mesh)], extrapolated()[str(mesh)]
     assert bool(found.extrapolated_from) == (direct.devices > 16)
@@ -142,20 +143,15 @@ def test_a_result_says_from_what_it_is_extrapolated() -> None:
 
 
 def test_a_changing_program_is_compiled_for_its_mesh() -> None:
-    (found,) = dl.simulate(make, [{"ring": 16}], most_devices=8)
+    found = extrapolated()[str({"ring": 32})]
     assert found.extrapolated_from == []
-    assert found.sent() == {"ring": {"collective-permute": 15 * WIDE // 16 * 4}}
+    assert found.sent() == {"ring": {"collective-permute": 31 * WIDE // 32 * 4}}
 
 
 def test_what_small_meshes_refuse_is_compiled_for_the_large_one() -> None:
-    def large_only(mesh: Any) -> Any:
-        if mesh.size < 16:
-            raise ValueError("there must be 16 stages")
-        return annotated(mesh, "data", P(), P())
-
-    (found,) = dl.simulate(large_only, [{"data": 16}], most_devices=8)
+    found = extrapolated()[str({"stages": 32})]
     assert found.extrapolated_from == []
-    assert found.sent() == simulated()[str({"data": 16})].sent()
+    assert found.sent() == {"stages": {"all-reduce": 2 * (WEIGHTS + 4) * 31 // 32}}
 
 
 def test_small_meshes_have_two_devices_on_each_axis() -> None:
