@@ -184,7 +184,7 @@ CHARTS: Final[Mapping[str, Entry]] = {
         columns=_one_reduction,
         state=lambda folds, view: (
             folds.version("reductions"),
-            folds.version("programs"),
+            folds.version("header"),
             view.reduction,
         ),
     ),
