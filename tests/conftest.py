@@ -29,6 +29,7 @@ pytest.register_assert_rewrite("tests.misuse.world")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same")
 
+from distlab.cluster import server  # noqa: E402
 from distlab.control import loops  # noqa: E402
 from distlab.devices.jax_internals import backend_started  # noqa: E402
 from distlab.events import sink  # noqa: E402
@@ -103,6 +104,14 @@ def own_sigterm() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def own_servers() -> Iterator[None]:
+    """Servers that an example starts are stopped after it, as when the reader's process ends."""
+    yield
+    for running in list(server._running.values()):
+        running.stop()
 
 
 @pytest.fixture(scope="session")

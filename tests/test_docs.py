@@ -44,6 +44,7 @@ def test_the_gallery_has_every_chart_and_widget() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_servers")
 @pytest.mark.parametrize("page", [page for page in PAGES if CELL.search(PAGES[page])])
 def test_the_cells_of_a_page_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,7 @@ def _package(example: doctest.DocTest) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_sigterm")
+@pytest.mark.usefixtures("own_servers", "own_sigterm")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("package", sorted({_package(example) for example in EXAMPLES}))
 def test_examples_print_what_they_show(
