@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
+
+from tests.bench import process
 
 REPLICAS: Final = 8
 SIZES: Final = (256, 1024, 1024, 1024, 16)
@@ -32,7 +33,7 @@ Measured = dict[str, float]
 def report(kind: str, rounds: int) -> None:
     """Measures in processes of their own, and prints medians and their range."""
     print(f"\n{kind}: a step of a perceptron with Adam, {REPLICAS} devices")
-    found = [_in_process(kind) for _ in range(rounds)]
+    found = [process.measured(__spec__.name, kind, seconds=LIMIT_SECONDS) for _ in range(rounds)]
     for name in found[0]:
         times = [one[name] for one in found]
         ratios = [one["by hand"] / one[name] for one in found]
@@ -97,16 +98,12 @@ def _adam(state: Any, g: Any, n: Any) -> tuple[Any, Any, Any]:
 
 def _raw(*, annotated: bool) -> Callable[[], Any]:
     import jax
-    import jax.numpy as jnp
     import numpy as np
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
     split, one = NamedSharding(mesh, P("replica")), NamedSharding(mesh, P())
-    weights, x, y = _data()
-    state = jax.device_put([(w, np.zeros_like(w), np.zeros_like(w)) for w in weights], split)
-    batch = jax.device_put((x, y), split)
 
     def updated(state: Any, gradients: Any, n: Any) -> Any:
         return [_adam(held, g, n) for held, g in zip(state, gradients, strict=True)]
@@ -126,31 +123,17 @@ def _raw(*, annotated: bool) -> Callable[[], Any]:
     shardings = (split, one, one) if annotated else None
     step = by_xla if annotated else mapped
     jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=shardings)
-    held = [state, jax.device_put(jnp.ones(()), one)]
-
-    def call() -> None:
-        for _ in range(STEPS):
-            held[0], held[1], loss = jitted(*held, *batch)
-        jax.block_until_ready((held, loss))
-
-    return call
+    return _steps(jitted, [split] * (len(SIZES) - 1), one, split)
 
 
 def _by_hand_on_a_model_axis() -> Callable[[], Any]:
     import jax
-    import jax.numpy as jnp
     import numpy as np
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(jax.devices()[:REPLICAS]).reshape(-1, 2), ("replica", "model"))
-    weights, x, y = _data()
     places = [NamedSharding(mesh, P(*layout)) for layout in LAYOUTS.values()]
-    state = [
-        jax.device_put((w, np.zeros_like(w), np.zeros_like(w)), place)
-        for w, place in zip(weights, places, strict=True)
-    ]
-    batch = jax.device_put((x, y), NamedSharding(mesh, P("replica")))
     whole = NamedSharding(mesh, P())
 
     def step(state: Any, n: Any, x: Any, y: Any) -> Any:
@@ -168,11 +151,25 @@ def _by_hand_on_a_model_axis() -> Callable[[], Any]:
     )
     out = ([(place,) * 3 for place in places], whole, whole)
     jitted = jax.jit(mapped, donate_argnums=(0, 1), out_shardings=out)
-    held = [state, jax.device_put(jnp.ones(()), whole)]
+    return _steps(jitted, places, whole, NamedSharding(mesh, P("replica")))
+
+
+def _steps(step: Any, places: list[Any], whole: Any, split: Any) -> Callable[[], Any]:
+    """Returns a group of steps, of weights and moments at some places, and a batch."""
+    import jax
+    import numpy as np
+
+    weights, x, y = _data()
+    state = [
+        jax.device_put((w, np.zeros_like(w), np.zeros_like(w)), place)
+        for w, place in zip(weights, places, strict=True)
+    ]
+    batch = jax.device_put((x, y), split)
+    held = [state, jax.device_put(np.float32(1), whole)]
 
     def call() -> None:
         for _ in range(STEPS):
-            held[0], held[1], loss = jitted(*held, *batch)
+            held[0], held[1], loss = step(*held, *batch)
         jax.block_until_ready((held, loss))
 
     return call
@@ -212,17 +209,6 @@ def _run(**options: Any) -> Callable[[], Any]:
         jax.block_until_ready([one.value() for held in state for one in held])
 
     return call
-
-
-def _in_process(kind: str) -> Measured:
-    command = [sys.executable, "-m", "tests.bench.divided", kind]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{kind} failed:\n{done.stderr[-3000:]}")
-    measured: Measured = json.loads(done.stdout.splitlines()[-1])
-    return measured
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import time
 from typing import Any, Final
+
+from tests.bench import process
 
 DEVICES: Final = 8
 LEAVES: Final = (2, 30, 300)
@@ -32,7 +32,7 @@ class Stub:
 def report(rounds: int) -> None:
     """Measures in processes of their own, and prints the smallest numbers and their range."""
     print("\nobserve: what it adds to a call on 8 devices, by arrays in the arguments")
-    found = [_in_process() for _ in range(rounds)]
+    found = [process.measured(__spec__.name, seconds=_LIMIT_SECONDS) for _ in range(rounds)]
     for leaves in LEAVES:
         times = [one[str(leaves)] for one in found]
         limit = f", at most {LIMITS_US[leaves]:g}" if leaves in LIMITS_US else ""
@@ -69,17 +69,6 @@ def added_us(leaves: int) -> float:
             stub(state, x)
         times.append(observed - began - (time.perf_counter() - observed))
     return min(times) / _CALLS * 1e6
-
-
-def _in_process() -> dict[str, float]:
-    command = [sys.executable, "-m", __spec__.name]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"observe failed:\n{done.stderr[-3000:]}")
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
 
 
 if __name__ == "__main__":

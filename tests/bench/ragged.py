@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 
 import numpy as np
+
+from tests.bench import process
 
 REPLICAS = (1, 3, 8)
 LAST = 133
@@ -30,7 +31,10 @@ def report(rounds: int) -> None:
     print(f"\nragged: a step of {LAST} examples beside one of a full batch, distlab")
     for kind in ("mlp", "cnn"):
         for replicas in REPLICAS:
-            found = [_in_process(kind, replicas) for _ in range(rounds)]
+            found = [
+                process.measured(__spec__.name, kind, str(replicas), seconds=LIMIT_SECONDS)
+                for _ in range(rounds)
+            ]
             print(
                 f"  {kind}, {replicas} replicas: {_text(found, 'ragged_ms')} ms, full batch "
                 f"{_text(found, 'full_ms')} ms: {_text(found, 'later')} of it;\n    the first step "
@@ -87,17 +91,6 @@ def _text(found: list[Measured], name: str) -> str:
     numbers = [one[name] for one in found]
     spread = f"{min(numbers):.2f} to {max(numbers):.2f}"
     return f"{statistics.median(numbers):.2f} ({spread})"
-
-
-def _in_process(kind: str, replicas: int) -> Measured:
-    command = [sys.executable, "-m", "tests.bench.ragged", kind, str(replicas)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{kind} with {replicas} replicas failed:\n{done.stderr[-3000:]}")
-    measured: Measured = json.loads(done.stdout.splitlines()[-1])
-    return measured
 
 
 if __name__ == "__main__":

@@ -14,10 +14,9 @@ import importlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 
-from tests.bench import divided, observed, ragged
+from tests.bench import divided, observed, process, ragged
 
 PEERS = {
     "raw": ("raw_jax", "RawJax"),
@@ -116,19 +115,11 @@ def compare(task: str, args: argparse.Namespace, pythons: dict[str, str]) -> Non
 
 
 def in_process(python: str, peer: str, task: str, args: argparse.Namespace) -> float:
-    """Measures in a new process, because a process starts JAX's devices once."""
-    command = [python, "-m", "tests.bench.run", "--measure", peer, task]
-    command += ["--replicas", str(args.replicas), "--seconds", str(args.seconds)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{peer} failed in {task}:\n{done.stderr[-3000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    """Measures in a new process."""
+    options = ["--replicas", str(args.replicas), "--seconds", str(args.seconds)]
+    given = ["--measure", peer, task, *options]
+    found = process.measured("tests.bench.run", *given, seconds=LIMIT_SECONDS, python=python)
+    return float(found)
 
 
 if __name__ == "__main__":
