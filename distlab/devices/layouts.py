@@ -176,6 +176,10 @@ class _OnMesh(Layout):
         """Returns whether that is the layout's own mesh."""
         return mesh is self._mesh
 
+    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of each device's part, or of the whole."""
+        return self.sharding.shard_shape(shape) if self.spec else shape
+
     @property
     def replicas(self) -> tuple[int, ...]:
         """The replicas of this process."""
@@ -242,10 +246,6 @@ class OnModelAxis(_OnMesh):
         """The parts of each replica's devices, joined along the model axis."""
         return Partition(self.spec, axis=len(self.spec) - 1, along=MODEL)
 
-    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape of each device's part."""
-        return self.sharding.shard_shape(shape)
-
     def place(self, value: jax.Array) -> jax.Array:
         """Divides the value over the devices of every replica."""
         return jax.device_put(value, self.sharding)
@@ -279,10 +279,6 @@ class Divided(_OnMesh):
         self.partition = Partition(self.spec, axis=axis)
         super().__init__(mesh, self.spec)
         self._axis = axis
-
-    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape of each replica's part."""
-        return self.sharding.shard_shape(shape)
 
     def place(self, value: jax.Array) -> jax.Array:
         """Divides the value over the replicas; of several processes, each places its own parts."""

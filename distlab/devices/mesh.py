@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, final
@@ -75,8 +75,7 @@ class ReplicaMesh:
         if not self.shared or getattr(value, "sharding", None) == self.whole:
             return jax.device_put(value, self.whole)
         # `device_put` would compare the processes' values, and wait for all of them.
-        copies = [jax.device_put(value, device) for device in self.all_local_devices]
-        return jax.make_array_from_single_device_arrays(copies[0].shape, self.whole, copies)
+        return self.joined([value] * len(self.local_replicas), self.whole)
 
     def put_rows(self, value: Any) -> jax.Array:
         """Puts a value into the row of each replica; of several processes, each puts its own."""
@@ -84,9 +83,18 @@ class ReplicaMesh:
         if not self.shared:
             rows = np.broadcast_to(row, (self.replicas, *row.shape[1:]))
             return jax.device_put(rows, self.split)
-        shape = (self.replicas, *row.shape[1:])
-        rows_here = [jax.device_put(row, device) for device in self.all_local_devices]
-        return jax.make_array_from_single_device_arrays(shape, self.split, rows_here)
+        return self.joined([row] * len(self.local_replicas), self.split)
+
+    def joined(self, blocks: Sequence[Any], sharding: NamedSharding) -> jax.Array:
+        """Returns the array of a block for each replica here: its row for `split`, else a copy."""
+        each = [block for block in blocks for _ in range(self.model)]
+        put = [
+            jax.device_put(block, device)
+            for block, device in zip(each, self.all_local_devices, strict=True)
+        ]
+        rows = [self.replicas] if sharding is self.split else []
+        shape = (*rows, *put[0].shape[len(rows) :])
+        return jax.make_array_from_single_device_arrays(shape, sharding, put)
 
 
 @cache

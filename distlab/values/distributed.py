@@ -394,12 +394,7 @@ def _require_one_dtype(kinds: Sequence[tuple[str, Sequence[int]]]) -> None:
 def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh) -> PerReplica:
     """Places arrays on the local replicas' devices, where the shapes of all are known."""
     largest = common_shape(shapes)
-    rows = [
-        jax.device_put(padded(array, largest)[None], device)
-        for array, replica in zip(arrays, mesh.local_replicas, strict=True)
-        for device in mesh.of([replica]).devices.flat
-    ]
-    stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
+    stacked = mesh.joined([padded(array, largest)[None] for array in arrays], mesh.split)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
 
@@ -412,12 +407,7 @@ def rebuilt(value: PerReplica | Mirrored, components: Sequence[Any]) -> PerRepli
     mesh = replica_mesh(tuple(sharding.mesh.devices.flat), devices_each(sharding.mesh))
     if isinstance(value, PerReplica):
         return stack(components, mesh)
-    copies = [
-        jax.device_put(jnp.asarray(component), device)
-        for component, replica in zip(components, mesh.local_replicas, strict=True)
-        for device in mesh.of([replica]).devices.flat
-    ]
-    return Mirrored(jax.make_array_from_single_device_arrays(copies[0].shape, mesh.whole, copies))
+    return Mirrored(mesh.joined([jnp.asarray(component) for component in components], mesh.whole))
 
 
 def replica_shapes(value: PerReplica) -> tuple[Shape, ...]:

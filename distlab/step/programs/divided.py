@@ -272,16 +272,8 @@ class _Body:
         used = list(enumerate(given))
         if not self._homes_found:
             used = [(number, form) for number, one in enumerate(wanted) for form in one]
-        run = _scanned if loop is not None else _switched
-        return [
-            _Way(
-                list(enumerate(forms)),
-                used,
-                lambda blocks: run(
-                    equation, bodies, _typed(equation, blocks), given[shift:], forms
-                ),
-            )
-        ]
+        run = _running(equation, bodies, given[shift:], forms)
+        return [_Way(list(enumerate(forms)), used, run)]
 
     def _form(self, result: _Value, *, is_loop: bool) -> Form:
         """Returns the form in which a loop or branch makes a result."""
@@ -301,15 +293,14 @@ def _bodies(equation: Any) -> list[Inner]:
 
 def _give(body: _Body, equation: Any, operands: list[_Value], results: list[_Value]) -> None:
     """Gives the inputs of a loop's or branch's body what is known of the values outside."""
+    outside = operands[len(operands) - len(body.given) :]
     loop = operations.scan(equation)
-    same = operands[len(operands) - len(body.given) :]
     if loop is not None:
-        own = [*results[: loop.carry], *same[loop.consts + loop.carry :]]
-        same = same[: loop.consts]
-        for value, outside in zip(body.given[loop.consts :], own, strict=True):
-            value.alike = outside.alike
-    for value, outside in zip(body.given, same, strict=False):
-        value.alike, value.home = outside.alike, outside.home
+        outside[loop.consts : loop.consts + loop.carry] = results[: loop.carry]
+    for number, (value, one) in enumerate(zip(body.given, outside, strict=True)):
+        value.alike = one.alike
+        if loop is None or number < loop.consts:
+            value.home = one.home
 
 
 def _typed(equation: Any, blocks: list[Any]) -> list[Any]:
@@ -318,50 +309,39 @@ def _typed(equation: Any, blocks: list[Any]) -> list[Any]:
     return [b if isinstance(b, jax.Array) else jnp.asarray(b, a.aval.dtype) for b, a in pairs]
 
 
-def _scanned(
-    equation: Any,
-    bodies: list[_Body],
-    blocks: list[Any],
-    given: list[Form],
-    forms: list[Form],
-) -> list[Any]:
-    """Runs a loop with values in some form."""
+def _running(
+    equation: Any, bodies: list[_Body], given: list[Form], forms: list[Form]
+) -> Callable[[list[Any]], list[Any]]:
+    """Returns what runs a loop, or one of some branches, with values in some form."""
     loop = operations.scan(equation)
-    assert loop is not None
-    consts, rest = blocks[: loop.consts], blocks[loop.consts :]
 
-    def one(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
-        values = zip(given, [*consts, *carry, *row], strict=True)
-        made = bodies[0].evaluate(list(values), forms)
-        return made[: loop.carry], made[loop.carry :]
+    def inside(body: _Body) -> Callable[..., list[Any]]:
+        return lambda *values: body.evaluate(list(zip(given, values, strict=True)), forms)
 
-    carry, rows = jax.lax.scan(
-        one,
-        rest[: loop.carry],
-        rest[loop.carry :],
-        loop.length,
-        reverse=loop.reverse,
-        unroll=equation.params["unroll"],
-    )
-    return [*carry, *rows]
+    runs = list(map(inside, bodies))
 
+    def run(blocks: list[Any]) -> list[Any]:
+        blocks = _typed(equation, blocks)
+        if loop is None:
+            made: list[Any] = jax.lax.switch(blocks[0], runs, *blocks[1:])
+            return made
+        consts, rest = blocks[: loop.consts], blocks[loop.consts :]
 
-def _switched(
-    equation: Any,
-    bodies: list[_Body],
-    blocks: list[Any],
-    given: list[Form],
-    forms: list[Form],
-) -> list[Any]:
-    """Runs one of some branches with values in some form."""
-    del equation
-    index, *values = blocks
+        def one(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+            made = runs[0](*consts, *carry, *row)
+            return made[: loop.carry], made[loop.carry :]
 
-    def branch(body: _Body) -> Callable[[list[Any]], list[Any]]:
-        return lambda values: body.evaluate(list(zip(given, values, strict=True)), forms)
+        carry, rows = jax.lax.scan(
+            one,
+            rest[: loop.carry],
+            rest[loop.carry :],
+            loop.length,
+            reverse=loop.reverse,
+            unroll=equation.params["unroll"],
+        )
+        return [*carry, *rows]
 
-    made: list[Any] = jax.lax.switch(index, list(map(branch, bodies)), values)
-    return made
+    return run
 
 
 def _of_parts(equation: Any, operands: list[_Value]) -> list[_Way]:

@@ -94,8 +94,8 @@ class SpmdFunction:
                 "variables divided over the replicas beside a model axis. Use shard_variables or "
                 "model_axis, not both."
             )
-        alone = not self.ragged and not self._divided
-        self.waits = not alone or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
+        self.waits = self.ragged or self._divided
+        self.waits = self.waits or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
@@ -118,17 +118,11 @@ class SpmdFunction:
     ) -> RaggedPrograms:
         """Returns the step as a program for each group of replicas, and programs for all."""
         assert self._stages is not None
-        inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
-        in_specs = [_spec(variable) for variable in self.read]
-        in_specs += [leaf.partition.spec for leaf in self.leaves]
-        boundary = Boundary(
-            inputs=inputs,
-            outputs=self._out_partitions(_partition),
-            in_specs=in_specs,
-            out_specs=self.out_specs(),
-            shapes=self._out_shapes(),
-            donated=[*[False] * len(values), *donated],
-        )
+        inputs = [(_partition(variable), _spec(variable)) for variable in self.read]
+        inputs += [(leaf.partition, leaf.partition.spec) for leaf in self.leaves]
+        outputs = list(zip(self._out_partitions(_partition), self.out_specs(), strict=True))
+        donates = [*[False] * len(values), *donated]
+        boundary = Boundary(inputs, outputs, self._out_shapes(), donates)
         try:
             return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
         except (ValueError, NotImplementedError) as error:
@@ -191,17 +185,16 @@ class SpmdFunction:
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's step on its blocks of the global arrays."""
-        if self._divided and self._stages is None:
-            return self._in_parts(values, arrays)
-        own_values = [self._inside(v).local(b) for v, b in zip(self.read, values, strict=True)]
-        own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
-        by_variable = dict(zip(self.read, own_values, strict=True))
-        first = self.traces[0]
         try:
+            if self._divided and self._stages is None:
+                return self._in_parts(values, arrays)
+            own_values = [self._inside(v).local(b) for v, b in zip(self.read, values, strict=True)]
+            own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
             if self._stages is not None:
                 inputs = [*own_values, *own]
                 outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
             else:
+                first, by_variable = self.traces[0], dict(zip(self.read, own_values, strict=True))
                 inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
                 constants = map(constant, first.jaxpr.consts)
                 outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
@@ -215,20 +208,16 @@ class SpmdFunction:
 
     def _in_parts(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's blocks, of divided variables its part alone where it can."""
-        first, inputs = self.traces[0], list[Input | None]()
-        blocks = dict(zip(self.read, values, strict=True))
-        for one in first.read:
-            known = None if one is None else (_partition(one), blocks[one], is_same_on_all(one))
-            inputs.append(None if known is None else Input(*known))
+        first, blocks = self.traces[0], dict(zip(self.read, values, strict=True))
+        inputs = [
+            None if one is None else Input(_partition(one), blocks[one], is_same_on_all(one))
+            for one in first.read
+        ]
         for leaf, block in zip(self.leaves, arrays, strict=True):
             inputs.append(Input(leaf.partition, block, leaf.partition is WHOLE))
         constants = [constant(one) for one in first.jaxpr.consts]
         outputs = self._out_partitions(_partition)
-        try:
-            return evaluate(first.jaxpr, constants, inputs, outputs, self.replicas)
-        except (ValueError, NotImplementedError) as error:
-            require_usable(self._function, self._constants(), error)
-            raise
+        return evaluate(first.jaxpr, constants, inputs, outputs, self.replicas)
 
     def _constants(self) -> list[Any]:
         return [constant for local in self.traces for constant in local.jaxpr.consts]

@@ -28,31 +28,25 @@ Compute: TypeAlias = Callable[[dict[SlotKey, Any]], dict[SlotKey, jax.Array]]
 """Computes a replica's values from others."""
 
 
-class Boundary(NamedTuple):
-    """The inputs and outputs of a step; the specs divide them along the model axis, too."""
+Division: TypeAlias = tuple[Partition, PartitionSpec]
+"""How an array is divided over the replicas, and over their devices, too."""
 
-    inputs: list[Partition]
-    outputs: list[Partition]
-    in_specs: list[PartitionSpec]
-    out_specs: list[PartitionSpec]
+
+class Boundary(NamedTuple):
+    """The inputs and outputs of a step."""
+
+    inputs: list[Division]
+    outputs: list[Division]
     shapes: list[Shape]  # on one replica, padded
     donated: list[bool]  # inputs that the step deletes
 
     def whole(self) -> Boundary:
         """Returns the same with copies in place of what is divided over the replicas."""
-        inputs, in_specs = _whole(self.inputs, self.in_specs)
-        outputs, out_specs = _whole(self.outputs, self.out_specs)
-        return Boundary(inputs, outputs, in_specs, out_specs, self.shapes, self.donated)
+        return self._replace(inputs=_whole(self.inputs), outputs=_whole(self.outputs))
 
 
-def _whole(
-    partitions: list[Partition], specs: list[PartitionSpec]
-) -> tuple[list[Partition], list[PartitionSpec]]:
-    divided = [one.axis is not None for one in partitions]
-    return (
-        [WHOLE if d else one for d, one in zip(divided, partitions, strict=True)],
-        [WHOLE.spec if d else one for d, one in zip(divided, specs, strict=True)],
-    )
+def _whole(arrays: list[Division]) -> list[Division]:
+    return [one if one[0].axis is None else (WHOLE, WHOLE.spec) for one in arrays]
 
 
 class Slot(NamedTuple):
@@ -128,8 +122,8 @@ class _Planner:
         self._boundary = boundary
         self._mesh = mesh
         self._slots: dict[SlotKey, Slot] = {}
-        for position, array in enumerate(arrays):
-            self._add_input(position, array)
+        for position, (array, division) in enumerate(zip(arrays, boundary.inputs, strict=True)):
+            self._add_input(position, array, *division)
         self.parts: list[Part] = []
         for number in range(len(stages.own)):
             for group in range(len(stages.groups)):
@@ -148,12 +142,13 @@ class _Planner:
         """Returns the slots of the step's outputs."""
         return [self._slots["output", n] for n in range(len(self._boundary.outputs))]
 
-    def _add_input(self, position: int, array: Any) -> None:
-        data, partition = plain(array), self._boundary.inputs[position]
+    def _add_input(
+        self, position: int, array: Any, partition: Partition, spec: PartitionSpec
+    ) -> None:
+        data = plain(array)
         shape = NamedSharding(self._mesh.mesh, partition.spec).shard_shape(data.shape)
         generator = jax_internals.key_impl(array.dtype) if is_key(array) else None
         block = jax.ShapeDtypeStruct(shape, data.dtype)
-        spec = self._boundary.in_specs[position]
         self._slots["input", position] = Slot(len(self._slots), partition, spec, block, generator)
 
     def _slot(self, key: SlotKey, aval: Any) -> Slot:
@@ -161,9 +156,8 @@ class _Planner:
         if key not in self._slots:
             partition, spec, shape = ROWS, ROWS.spec, aval.shape
             if key[0] == "output":
-                number, boundary = key[1], self._boundary
-                partition, spec = boundary.outputs[number], boundary.out_specs[number]
-                shape = boundary.shapes[number]
+                partition, spec = self._boundary.outputs[key[1]]
+                shape = self._boundary.shapes[key[1]]
             generator = jax_internals.key_impl(aval.dtype) if is_key(aval) else None
             slot = Slot(len(self._slots), partition, spec, aval, generator)
             block = jax.eval_shape(slot.stored, jax.ShapeDtypeStruct(shape, aval.dtype))

@@ -19,9 +19,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.jax_internals import plain
-from distlab.devices.layouts import Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.step.ragged.parts import Boundary, Part, Slot, parts_of
+from distlab.step.ragged.parts import Boundary, Division, Part, Slot, parts_of
 from distlab.step.ragged.stages import Stages
 
 Pieces: TypeAlias = dict[int, list[jax.Array]]
@@ -45,7 +44,7 @@ class RaggedPrograms:
     ) -> None:
         self.programs: list[Any] = []
         self._donated = boundary.donated
-        self._shardings = [NamedSharding(mesh.mesh, spec) for spec in boundary.in_specs]
+        self._shardings = [NamedSharding(mesh.mesh, spec) for _, spec in boundary.inputs]
         self._gathered = _divided(boundary.inputs)
         self._divided = _divided(boundary.outputs)
         self._parts, self._outputs = parts_of(stages, boundary.whole(), mesh, arrays)
@@ -55,7 +54,7 @@ class RaggedPrograms:
             self._lowered.insert(0, _lowered_move(name, given, [mesh.whole] * len(given)))
         if self._divided:
             made = [self._outputs[n].over(mesh.mesh) for n in self._divided]
-            homes = [NamedSharding(mesh.mesh, boundary.out_specs[n]) for n in self._divided]
+            homes = [NamedSharding(mesh.mesh, boundary.outputs[n][1]) for n in self._divided]
             self._lowered.append(_lowered_move(name, made, homes))
         self._assemblers = [
             [jax_internals.assembler(slot.over(part.mesh)) for slot in part.sources]
@@ -159,8 +158,8 @@ def _joined(pieces: Pieces, replicas: Iterable[int]) -> list[jax.Array]:
     return [piece for replica in replicas for piece in pieces[replica]]
 
 
-def _divided(partitions: list[Partition]) -> list[int]:
-    return [n for n, one in enumerate(partitions) if one.axis is not None]
+def _divided(arrays: list[Division]) -> list[int]:
+    return [n for n, (partition, _) in enumerate(arrays) if partition.axis is not None]
 
 
 def _move(program: Any, arrays: list[jax.Array], positions: list[int]) -> None:
