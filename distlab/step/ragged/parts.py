@@ -29,7 +29,7 @@ Compute: TypeAlias = Callable[[dict[SlotKey, Any]], dict[SlotKey, jax.Array]]
 
 
 Division: TypeAlias = tuple[Partition, PartitionSpec]
-"""How an array is divided over the replicas, and over their devices, too."""
+"""A division of an array over the replicas, and over the devices of each."""
 
 
 class Boundary(NamedTuple):
