@@ -151,7 +151,7 @@ class _Field(NamedTuple):
         """Returns the field with an entry of record_defaults."""
         first = default[0] if isinstance(default, list | tuple) and default else default
         array = np.asarray(default)
-        dtype = np.dtype(_PYTHON_DTYPES.get(type(first), array.dtype))
+        dtype: np.dtype[Any] = np.dtype(_PYTHON_DTYPES.get(type(first), array.dtype))
         flat = array.ravel().tolist()
         if dtype.kind in "SU":
             dtype = np.dtype(object)

@@ -54,7 +54,7 @@ def test_parts_are_variables_on_the_servers_in_turn() -> None:
     devices = strategy.extended.parameter_devices
     homes = [next(iter(part.value().devices())).id for part in table.variables]
     assert [f"CPU:{home}" for home in homes] == [devices[0], devices[1], devices[0]]
-    assert (table.name, table.shape, table.dtype) == ("table", (7, 2), jnp.float32)
+    assert (table.name, table.shape, table.dtype.name) == ("table", (7, 2), "float32")
     assert (table.trainable, table.strategy) == (False, strategy)
     assert table.distribute_strategy is strategy
     assert table.aggregation is dl.VariableAggregation.NONE

@@ -12,7 +12,6 @@ import msgspec
 from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, Plot, Range
-from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import check_token_signature, get_token_payload
 from msgspec import Meta, Struct
 from panel.io.server import WSHandler
@@ -84,7 +83,8 @@ class PageSocket(WSHandler):
 
     def _is_of_a_page(self) -> bool:
         """Returns whether the token is one that this server has signed, and has not expired."""
-        server, token = cast(BokehTornado, self.application), cast(str, self._token)
+        server: Any = self.application
+        token = cast(str, self._token)
         try:
             signed = check_token_signature(token, server.secret_key, server.sign_sessions)
             return signed and bool(get_token_payload(token)["session_expiry"] > time.time())

@@ -25,7 +25,8 @@ def flattened(closed: core.ClosedJaxpr, replicas: int) -> core.ClosedJaxpr:
     """Returns a replica function's jaxpr with every collective at top level."""
     if not any(map(operations.calls_collective, closed.jaxpr.eqns)):
         return closed
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
+    inputs: list[Any] = closed.jaxpr.invars
+    shapes = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in inputs]
 
     def flat(*inputs: Any) -> list[Any]:
         return _evaluate(operations.Inner(closed.jaxpr, tuple(closed.consts)), inputs)

@@ -38,7 +38,7 @@ class CausesOf:
         self.leaves = leaves
         of_variable = {v: cause(n) for n, v in enumerate(read)}
         self.of_leaf = [cause(n) for n, _ in enumerate(leaves, len(read))]
-        inputs = local.jaxpr.jaxpr.invars[len(local.read) :]
+        inputs: list[Any] = local.jaxpr.jaxpr.invars[len(local.read) :]
         self.shapes: list[tuple[int, ...]] = [tuple(atom.aval.shape) for atom in inputs]
         self.variables = divergence.union(of_variable.values())
         self.whole = divergence.union(
