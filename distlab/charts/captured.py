@@ -20,8 +20,8 @@ _MOST_SPANS = 300
 """Most spans drawn for a device; of more, the longest activity of each 300th is drawn."""
 
 _EMPTY = (
-    "No profile was captured yet.\nA recording to a file captures short ones automatically, "
-    "and recording.capture() captures one."
+    "No profiles yet.\nA recording to a file takes short ones automatically; "
+    "recording.capture() takes one."
 )
 
 

@@ -23,7 +23,7 @@ _EMPTY = (
     "No two runs to compare yet.\n"
     "Record them with dl.record(...) and run.log(loss=...), then choose both."
 )
-_NO_RATES = "Rates show when the runs have taken some steps."
+_NO_RATES = "Rates appear after some steps of the runs."
 
 
 def look(number: int) -> tuple[str, str]:

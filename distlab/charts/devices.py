@@ -31,7 +31,7 @@ _SHADES = shades(colour(0), 64)
 _SCALE_HEIGHT = 0.035
 """Height of the scale of colours, as a share of that of all rows."""
 
-_EMPTY = "No device was watched yet.\nShares show when some steps were taken."
+_EMPTY = "No devices watched yet.\nShares appear after some steps."
 
 
 class DeviceShares:

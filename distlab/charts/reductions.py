@@ -24,8 +24,7 @@ _LEAST_BARS = 180
 """Pixels that the bars have beside their names and amounts."""
 
 _EMPTY = (
-    "Nothing was combined across replicas yet.\n"
-    "ctx.all_reduce(...) inside a step and strategy.reduce(...) show here."
+    "No reductions yet.\nctx.all_reduce(...) inside a step and strategy.reduce(...) appear here."
 )
 _TEXTS = (
     *("kind", "what", "what_full", "where", "each", "dtype", "count_text", "total_text"),

@@ -32,7 +32,7 @@ _MOST_PHASES = 4
 _RADIUS = 0.11
 _APART = 0.045
 _EMPTY = (
-    "No reduction is chosen, or none ran yet.\n"
+    "No reduction chosen, or none yet.\n"
     "ctx.all_reduce(...) inside a step and strategy.reduce(...) can be chosen here."
 )
 

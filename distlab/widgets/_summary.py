@@ -36,11 +36,11 @@ _BUSY: Final = (
     "other devices included. Fast steps are watched in short windows."
 )
 _NONE_YET: Final = {
-    "batches": "No batch was divided yet. Run the cell that trains, and look here.",
-    "devices": "No device was watched yet. Watching begins after some steps.",
-    "reductions": "Nothing was combined across replicas yet.",
-    "placement": "No variable was placed yet.",
-    "captured": "No profile was captured yet. A recording to a file takes one now and then.",
+    "batches": "No batches yet. Run the cell that trains, and look here.",
+    "devices": "No devices watched yet. Watching begins after some steps.",
+    "reductions": "No reductions yet.",
+    "placement": "No variables yet.",
+    "captured": "No profiles yet. A recording to a file takes one now and then.",
     "rates": "No rate yet: it needs two steps.",
 }
 

@@ -132,7 +132,7 @@ class Captures(View):
       ...     sums = strategy.run(jnp.sum, (jnp.ones(8),))
       >>> view = dl.widgets.Captures(dl.Run.open("runs/first"))
       distlab: first, finished, 1 step
-      No profile was captured yet. A recording to a file takes one now and then.
+      No profiles yet. A recording to a file takes one now and then.
       ...
     """
 

@@ -1,7 +1,7 @@
 // Controls for the choices, and below them a picture of their effects from the kernel.
 const WAITING =
   "The kernel is busy: the choice takes effect when it is free, or at once in front ends that " +
-  "deliver messages while a cell runs."
+  "can reach a busy kernel."
 const ANSWER_WAITS_MS = 2500
 
 function draw(model) {

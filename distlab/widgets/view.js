@@ -4,8 +4,8 @@
 const ASK_AFTER_MS = 1000, ANSWER_AFTER_MS = 3000
 const CLICK_WAITS_MS = 2500
 const WAITING =
-  "The kernel has not received this click yet. Some front ends deliver clicks only when the cell " +
-  "has ended: start the loop with dl.background there, or use the dashboard's buttons."
+  "The kernel has not received this click yet. Some front ends deliver clicks only after the cell: " +
+  "start the loop with dl.background there, or use the dashboard's buttons."
 const libraries = (globalThis.distlabLibraries ??= new Map())
 
 // Resolves to BokehJS of this version: the page's own, or the one that `receive` loads.

@@ -78,7 +78,7 @@ def test_each_metric_has_a_chart_of_the_runs_that_logged_it() -> None:
     ]
     assert sorted(text.split("\n")[0] for text in texts) == [
         "No two runs to compare yet.",
-        *["Rates show when the runs have taken"] * 2,
+        *["Rates appear after some steps of the"] * 2,
     ]
     both = logged({0: 1.0, 1: 0.5}, run="a")
     both.add([Metric(time_ns=START_NS, step=0, values={"accuracy": 0.5})])

@@ -122,7 +122,7 @@ def test_failed_and_cancelled_functions_are_told(tmp_path: Path) -> None:
         "4 functions scheduled: 0 done, 1 failed, 0 running, 0 in the coordinator's queue."
     )
     assert facts["closure_notes"] == [
-        "3 functions cancelled before they began, as another one raised an error"
+        "3 functions cancelled before they began, because another raised an error"
     ]
 
 

@@ -368,7 +368,7 @@ def test_a_view_token_lets_look_and_not_control(
                 page.goto(url)
             views[0].wait_for_selector(".loops button")
             for page in views[1:]:  # of two pages each receives what both show
-                note = page.get_by_text("fit is running. This page may look, and not control.")
+                note = page.get_by_text("fit is running. This page can look but not control.")
                 note.wait_for()
                 assert (
                     page.locator(".loops button, .capture button").locator("visible=true").count()
@@ -383,11 +383,11 @@ def test_a_view_token_lets_look_and_not_control(
                     control.number,
                 )
             views[2].reload()  # its cookie has the same rights
-            views[2].get_by_text("This page may look, and not control.").wait_for()
+            views[2].get_by_text("This page can look but not control.").wait_for()
             views[0].click(".loops [data-order=pause]")
             wait_until(lambda: control.state == "paused", "the pause")
             for page in views[1:]:
-                page.get_by_text("fit is paused. This page may look, and not control.").wait_for()
+                page.get_by_text("fit is paused. This page can look but not control.").wait_for()
             for page in views:
                 page.context.close()
         finally:

@@ -143,7 +143,7 @@ def check_reductions(page: Watched) -> None:
         "bytes each": ["9.64 kB", "4 B"],
         "type": ["float32", "float32"],
         "times": ["60", "60"],
-        "bytes in all": ["578 kB", "240 B"],
+        "total bytes": ["578 kB", "240 B"],
         "replicas": ["8", "8"],
         "mean time": ["not timed", "50 \u00b5s"],
         "how": ["train.py:31", "to one device"],

@@ -57,8 +57,8 @@ def test_the_list_has_the_newest_runs_and_all_that_go_on(
     note = page.page.locator("[data-text=runs_left_out]")
     assert note.is_visible()
     assert note.inner_text() == (
-        "3 older runs are not listed: the table has the 4 that were written last or go on. A "
-        "run's address, ?run=NAME, opens any."
+        "3 older runs are not listed: the table has the 4 that are live or were written last. "
+        "?run=NAME in the address opens any."
     )
     page.page.click(".runs tbody tr a:text-is('f')")
     page.page.wait_for_selector("html[data-ready=true]")

@@ -107,7 +107,7 @@ def check_reductions(page: Watched, steps: int) -> None:
     assert table["what"][0] == "8 arrays and 1 number, the largest like dense/kernel"
     assert bars["text"] == [
         f"{total} = {steps} \u00d7 {each}"
-        for total, each in zip(table["bytes in all"], table["bytes each"], strict=True)
+        for total, each in zip(table["total bytes"], table["bytes each"], strict=True)
     ]
     assert table["how"][0].startswith("psum at training.py:")
 

@@ -114,8 +114,8 @@ def test_a_script_prints_text_and_loads_no_widgets() -> None:
     )  # fmt: skip
     head, batch, *rest = done.stdout.splitlines()
     assert head == "distlab: no run yet, waiting, 0 steps"
-    assert batch == "No batch was divided yet. Run the cell that trains, and look here."
-    assert rest[-2:] == [head, "No variable was placed yet."]
+    assert batch == "No batches yet. Run the cell that trains, and look here."
+    assert rest[-2:] == [head, "No variables yet."]
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def program_facts(programs: ProgramColumns) -> Facts:
     older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
     if programs["observed"]:
         older += (
-            ". Steps are not counted, as programs are observed: in their place stands the share "
-            "of the devices' time in profiles"
+            ". Only programs are observed: in place of steps, their share of the devices' time in "
+            "profiles"
         )
     return {
         "has_programs": count > 0,
@@ -158,7 +158,7 @@ def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> Facts:
     """Returns the note on a capture, and those to choose from."""
     if captures["number"] is None:
         return {"has_capture": False, "capture_note": "", "captures": [], "capture": None}
-    by = "you" if captures["asked_by"] == "user" else "the recorder, which does so now and then"
+    by = "you" if captures["asked_by"] == "user" else "the recorder"
     length = captures["end_s"] - captures["start_s"]
     left = captures["spans_left_out"]
     note = (
@@ -207,7 +207,7 @@ def loop_facts(
     """Returns the loops that have buttons, and those that would have them elsewhere."""
     rows = rows if may_control else None
     where = "Its buttons are on the page that the training process serves."
-    where = where if may_control else "This page may look, and not control."
+    where = where if may_control else "This page can look but not control."
     elsewhere = [
         f"{plain(name)} is {state}"
         for name, state in zip(recorded["name"], recorded["state"], strict=True)
@@ -265,6 +265,6 @@ def runs_facts(listed: int, left_out: int) -> Facts:
     verb = "is" if left_out == 1 else "are"
     return {
         "runs_left_out": f"{counted(left_out, 'older run')} {verb} not listed: the table has the "
-        f"{count_text(listed)} that were written last or go on. A run's address, ?run=NAME, opens "
+        f"{count_text(listed)} that are live or were written last. ?run=NAME in the address opens "
         "any."
     }

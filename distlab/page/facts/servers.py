@@ -12,12 +12,11 @@ _MOST_FUNCTIONS: Final = 5
 _MOST_MARKS: Final = 100
 _MOST_REASON: Final = 200
 _UNDIVIDED: Final = (
-    "The workers of a coordinator take whole batches, each of its own dataset: no batch is divided "
-    "between them."
+    "A coordinator's workers take whole batches, each from its own dataset: no batch is divided."
 )
 
 
-_NO_BATCHES: Final = "No batch was divided in this run."
+_NO_BATCHES: Final = "This run divided no batches."
 
 
 def server_facts(
@@ -73,12 +72,12 @@ def _notes(now: CoordinationColumns) -> list[str]:
     found = _changes(now)
     if now["cancelled"]:
         found.append(
-            f"{counted(now['cancelled'], 'function')} cancelled before they began, as another one "
+            f"{counted(now['cancelled'], 'function')} cancelled before they began, because another "
             "raised an error"
         )
     if now["unserved"]:
         found.append(
-            f"{counted(now['unserved'], 'function')} failed, as a parameter server was lost"
+            f"{counted(now['unserved'], 'function')} failed, because a parameter server was lost"
         )
     return found
 
@@ -96,6 +95,6 @@ def _functions(now: CoordinationColumns) -> str:
 def _spans(now: CoordinationColumns) -> str:
     ended = sum(map(sum, (now["worker_done"], now["worker_failed"], now["worker_retried"])))
     shown = len(now["span_worker"])
-    shade = "The stronger a row's colour, the larger the share of the time with a function."
+    shade = "The stronger a row's colour, the larger its share of time with a function."
     which = "all" if shown >= ended else f"{count_text(shown)} of {count_text(ended)}"
-    return f"{shade} Bars inside of a row are single functions: {which} that ended."
+    return f"{shade} Bars inside a row are single functions: {which} that ended."

@@ -16,7 +16,7 @@ function tickedRuns() {
 function showTicked() {
   const count = tickedRuns().length, button = one(".compare-runs")
   button.disabled = count < 2
-  setText(button, count < 2 ? "Tick two runs or more to compare" : `Compare ${count} runs`)
+  setText(button, count < 2 ? "Tick two or more runs to compare" : `Compare ${count} runs`)
 }
 
 function showRuns(rows) {

@@ -2,7 +2,7 @@
 // never as markup.
 const AWAY = {
   status: "away", halted: false, status_text: "no connection", trouble_title: "No connection",
-  trouble: "The page shows what it received last, and keeps trying to reach its server.",
+  trouble: "The page shows what it received last, and keeps trying to reconnect.",
 }
 const START_LIMIT_MS = 30000
 const one = (selector) => document.querySelector(selector)
