@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
         help="show a recorded run, or a folder of them, in the dashboard",
         description="Serves the dashboard of a recorded run, finished or still being recorded,\n"
         "or of all runs in a folder and its subfolders, three levels deep, until Ctrl-C. Links in\n"
-        "it are not followed. A folder without a run is served until the first one comes.",
+        "it are not followed. The folder may be empty at first.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -50,13 +50,13 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--token", metavar="TOKEN",
-        help="token that browsers must present; part of the address (default: what the "
-        f"environment variable {TOKEN} says, which users of this machine can't see)",
+        help="token that browsers must present; part of the address (default: the environment "
+        f"variable {TOKEN}, which other users of this machine can't see)",
     )  # fmt: skip
     parser.add_argument(
         "--view-token", metavar="TOKEN",
-        help="second token, for pages that may look and not control (default: that of the "
-        f"environment variable {VIEW_TOKEN})",
+        help="second token, for pages that can look but not control (default: the environment "
+        f"variable {VIEW_TOKEN})",
     )  # fmt: skip
     parser.add_argument(
         "--origin", action="append", default=[], metavar="HOST[:PORT]",

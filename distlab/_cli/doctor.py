@@ -147,7 +147,7 @@ def folder() -> Iterator[Finding]:
     if os.access(place, os.W_OK | os.X_OK):
         yield Finding("ok", "runs", f"can be recorded in {runs}")
     else:
-        remedy = "change to a folder that you may write, or name one with --record"
+        remedy = "change to a folder that you can write to, or name one with --record"
         yield Finding("wrong", "runs", f"can't be recorded in {place}: not writable", remedy)
 
 
@@ -200,7 +200,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--gpu",
         action="store_true",
-        help="also compare memory, utilization, ready times and captures of GPUs with what is so",
+        help="also check memory, utilization, ready times and captures of GPUs",
     )
     parser.set_defaults(run=run)
 

@@ -25,16 +25,16 @@ _LOOK_SECONDS: Final = 0.25
 
 DESCRIPTION = """\
 Runs a program in several processes on this machine, as the workers of a
-MultiWorkerMirroredStrategy. Each process has TF_CONFIG, which names all workers and its own
-number, so the program needs nothing that is special to this command.
+MultiWorkerMirroredStrategy. TF_CONFIG gives each process the addresses of all workers and its
+own index.
 
-Each line of output begins with the worker it comes from. When a worker fails the others have
---grace seconds to end; then they get SIGTERM, and as many seconds later SIGKILL. Ctrl-C is
-passed on to all workers, and SIGKILL follows. No process is left behind, whatever happens."""
+Each line of output begins with its worker's name. If a worker fails, the others have --grace
+seconds to end; then they get SIGTERM, and after as many seconds again SIGKILL. Ctrl-C is passed
+on to all workers. No process is ever left behind."""
 
 EPILOG = """\
-exit code: 0 when all workers ended well, else that of the worker which failed first
-(128 and the signal's number where a signal ended it).
+exit code: 0 if all workers succeed, else that of the worker that failed first
+(128 plus the signal's number if a signal ended it).
 
 example:
   $ distlab launch --workers 2 --devices 2 examples/two_workers.py
@@ -62,15 +62,15 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--grace", type=seconds, default=10.0, metavar="SECONDS",
-        help="time to end in after a failure, and again after SIGTERM (default: %(default)g)",
+        help="time to end after a failure, and again after SIGTERM (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--max-restarts", type=whole, default=0, metavar="N",
-        help="start all workers again after a failure, so often (default: %(default)s)",
+        help="restart all workers after a failure, at most N times (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--dashboard", type=file_path, metavar="RUN",
-        help="show the run that the workers record in this folder, while they run and until Ctrl-C",
+        help="show the run that the workers record in this folder, until Ctrl-C",
     )  # fmt: skip
     parser.add_argument(
         "--port", type=port, metavar="PORT",

@@ -15,15 +15,14 @@ from distlab.cluster.tf_config import TFConfigClusterResolver
 from distlab.errors import ClusterSpecError, MissingExtraError
 
 DESCRIPTION = """\
-Makes this process a worker or a parameter server of a cluster, for a program elsewhere that
-makes a ParameterServerStrategy. It listens at its task's address until it is ended, and serves
-one coordinator after another. It may start before them or after.
+Runs a worker or a parameter server of a cluster, for a ParameterServerStrategy in another
+program. It listens at its task's address until it is ended, and serves one coordinator after
+another. It may start before or after them.
 
-TF_CONFIG says which task it is, or --job and --index do; and which cluster it belongs to, or
---cluster does. With --scheduler it joins a Dask cluster instead, as the Dask worker of that
-name, and ends with it.
+TF_CONFIG names its task and cluster, or --job, --index and --cluster do. With --scheduler it
+joins a Dask cluster instead, as the Dask worker of that name, and ends with it.
 
-Who can connect to it can run code here: use it inside of a network that you trust, or set up
+Anyone who can connect to it can run code here: use it in a network that you trust, or set up
 TLS in Dask's configuration."""
 
 EPILOG = """\
@@ -38,7 +37,7 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "server",
-        help="be a worker or a parameter server of a cluster",
+        help="run a worker or a parameter server of a cluster",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=HelpFormatter,
