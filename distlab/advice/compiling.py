@@ -117,5 +117,5 @@ def _reason(programs: list[Compile]) -> tuple[str, str]:
     argument, change = recompiling.changing(programs)
     return (
         f"since {argument or 'the structure of its arguments'} changes ({change})",
-        "Group by length into few sizes, or pad to one: each shape is a program of its own.",
+        "Group by length into a few sizes, or pad to one: each shape is a program of its own.",
     )

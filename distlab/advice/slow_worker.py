@@ -29,11 +29,11 @@ _LEAST_SHARE: Final = 0.25
 """The share of a step that the worker's own time exceeds that of the others."""
 
 _REMEDY: Final = (
-    "Find what its program or its machine does besides, such as work of the chief alone or other "
+    "Find what else its program or machine does, such as work of the chief or other "
     "programs: all others wait for it in every step."
 )
 _INPUT_REMEDY: Final = (
-    "Make its source as fast as that of the others: look at where its files lie and at what else "
+    "Make its source as fast as that of the others: check where its files are and what else "
     "reads from there, or prefetch more batches."
 )
 _COMPUTE_REMEDY: Final = (

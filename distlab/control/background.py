@@ -217,7 +217,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     if jax_internals.being_staged():
         raise ContextError(
             "background was called in a function that is being traced, as by jax.jit, and would "
-            "start its function this once, and not at later calls. Call it outside."
+            "start its function now, but not at later calls. Call it outside."
         )
     in_context = jax_internals.copied_context()
 

@@ -152,7 +152,7 @@ class ClusterCoordinator:
         if jax_internals.being_staged():
             raise ContextError(
                 "schedule was called in a function that is being traced, by run or by jax.jit, and "
-                "would hand over its function this once, and not at later calls. Call it outside."
+                "would schedule its function now, but not at later calls. Call it outside."
             )
         given, named = checked_call("schedule", fn, () if args is None else args, kwargs)
         result = RemoteValue(self._queue.wait)

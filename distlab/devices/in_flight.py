@@ -187,7 +187,7 @@ class _Forked(AbstractContextManager[object, None]):
     def __enter__(self) -> None:
         raise ContextError(
             f"Process {os.getpid()} was forked after JAX had started its devices, whose threads do "
-            "not exist in the child: a step would never end. Start processes anew: "
+            "not exist in the child: a step would never end. Start new processes: "
             'multiprocessing.get_context("spawn"), or mp_context= of ProcessPoolExecutor.'
         )
 

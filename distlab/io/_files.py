@@ -110,6 +110,6 @@ def writing(path: str) -> Iterator[None]:
     except OSError as error:
         error.add_note(
             f"{shown(path, 300)} could not be written whole. Free space on its disk, or choose "
-            "another folder, and write it anew."
+            "another folder, and write it again."
         )
         raise

@@ -167,7 +167,7 @@ def as_worker(
             return answer, link
     raise ClusterError(
         f"The chief of the cluster must start within {seconds:g} seconds, and did not answer at "
-        f"{address} ({failure}). Start task 0, and look whether this machine reaches that address."
+        f"{address} ({failure}). Start task 0, and check that this machine can reach it."
     )
 
 

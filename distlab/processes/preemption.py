@@ -39,7 +39,7 @@ def watch_for_sigterm() -> Callable[[], None]:
         before = signal.signal(signal.SIGTERM, _note)
     except ValueError as error:
         raise ContextError(
-            "Python receives signals in its main thread alone, and this is another one. Make it "
+            "Python receives signals only in its main thread, and this is another one. Make it "
             "in the main thread, or give a termination_watcher_fn."
         ) from error
 

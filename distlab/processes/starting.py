@@ -81,7 +81,7 @@ class Start(contextlib.AbstractContextManager["Start"]):
             if time.monotonic() > self._until:
                 raise ClusterError(
                     f"JAX must connect the processes within {self._seconds:g} seconds of their "
-                    "meeting, and has not. Look whether all machines reach the chief's, and one "
+                    "meeting, and has not. Check that all machines can reach the chief's, and one "
                     "another, at any port."
                 )
 

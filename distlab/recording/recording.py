@@ -202,8 +202,7 @@ class Recording:
             )
         if not is_number(seconds) or not 0 < seconds <= threading.TIMEOUT_MAX:
             raise ArgumentValueError(
-                f"seconds must be a positive number that a wait can have, got {shown(seconds)}. "
-                "Leave it out for 10."
+                f"seconds must be a positive number, got {shown(seconds)}. Leave it out for 10."
             )
         if self._recorder is None:
             raise RecordError(

@@ -336,7 +336,7 @@ def _can_not_write(folder: Path, error: Exception) -> RecordError:
     why = (error.strerror if isinstance(error, OSError) else None) or error
     return RecordError(
         f"The run folder {folder} can't be written: {why}. "
-        "Free space there, or record to a folder that you may write."
+        "Free space there, or record to a folder that you can write to."
     )
 
 

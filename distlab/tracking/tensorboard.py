@@ -57,7 +57,7 @@ class TensorBoard(Logger):
         except (OSError, ValueError) as error:
             raise RecordError(
                 f"The folder {shown(str(logdir))} for TensorBoard can't be created: "
-                f"{shown_clause(error)}. Name a folder that you may write."
+                f"{shown_clause(error)}. Name a folder that you can write to."
             ) from error
 
     def start(self, run: RunFacts) -> None:

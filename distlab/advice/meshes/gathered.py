@@ -43,7 +43,7 @@ def sliced(program: Compile) -> Advice | None:
         program,
         SLICED,
         f"XLA gathers a value of {bytes_text(one.then_sliced)} along {_axes(one)}{at(line)}, of "
-        f"which each device then uses a slice alone: {program.function} asks for two shardings "
+        f"which each device then uses only a slice: {program.function} asks for two shardings "
         "between which XLA knows no shorter way.",
         "Give the value one sharding where it is made, with jax.lax.with_sharding_constraint.",
         line,

@@ -28,7 +28,7 @@ def on_program(program: Compile) -> Advice | None:
         return None
     used = {axis for one in program.inputs for axis in axes_of(one)}
     idle = [axis for axis, size in program.mesh.items() if size > 1 and axis not in used]
-    why = f"no input is divided along {' or '.join(idle)}" if idle else "parts of it lie whole"
+    why = f"no input is divided along {' or '.join(idle)}" if idle else "parts of it are replicated"
     where = f"along {idle[0]}" if idle else "along the axes that its largest products leave out"
     return advice_on(
         program,

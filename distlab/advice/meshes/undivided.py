@@ -40,8 +40,8 @@ def on_program(program: Compile) -> Advice | None:
     return advice_on(
         program,
         CAUSE,
-        f"{', '.join(names[:_NAMES])}{more} of {program.function} lie whole along {axis}, which "
-        f"divides other states: {bytes_text(saved)} on each device could be saved.",
+        f"{', '.join(names[:_NAMES])}{more} of {program.function} are replicated along {axis}, "
+        f"which divides other states: {bytes_text(saved)} on each device could be saved.",
         f"Give them a PartitionSpec with {axis!r} where they are made, and in out_shardings.",
         saved_bytes=saved,
         arrays=len(names),

@@ -95,7 +95,7 @@ def seed_of(verb: str, seed: Any) -> int:
 
 def no_end(verb: str) -> InvalidArgumentError:
     """Returns the error of a verb that would never reach the end of its dataset."""
-    return InvalidArgumentError(f"{verb} needs a dataset with an end. Use take(n) before.")
+    return InvalidArgumentError(f"{verb} needs a dataset with an end. Use take(n) first.")
 
 
 def function(verb: str, value: Any) -> Callable[..., Any]:

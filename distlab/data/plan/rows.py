@@ -19,7 +19,7 @@ def row_count(element: Element) -> int:
     if not all(shapes):
         raise NotBatchedError(
             "Only components with a first dimension have rows, got shapes "
-            f"{shapes}. Call batch(n) before."
+            f"{shapes}. Call batch(n) first."
         )
     counts = {shape[0] for shape in shapes}
     if len(counts) != 1:

@@ -67,7 +67,7 @@ def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> 
     if dataset.plan.exact and not dataset.batched:
         raise NotBatchedError(
             "A dataset is divided over replicas along the first dimension of its elements, and "
-            f"these have none: {dataset.element_spec}. Call batch(global_batch_size) before."
+            f"these have none: {dataset.element_spec}. Call batch(global_batch_size) first."
         )
     size = global_batch_size(dataset.plan)
     if effective_policy(dataset) is AutoShardPolicy.DATA or size is None:

@@ -148,7 +148,7 @@ class ServerCalls:
             self._address_of(server)  # raises the cause of a server that is known as lost
             raise ServerLostError(
                 f"Parameter server {server} at {address} is gone, and with it its variables "
-                f"({error}). Start the cluster anew, and restore them from a checkpoint."
+                f"({error}). Start a new cluster, and restore them from a checkpoint."
             ) from error
 
 

@@ -55,7 +55,7 @@ def join_scheduler(
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise ClusterError(
                 f"{name} did not join the Dask cluster at {scheduler} in {_SCHEDULER_SECONDS} s: "
-                f"{error}. Look whether its scheduler runs there, and has no worker of that name."
+                f"{error}. Check that its scheduler runs there, and has no worker of that name."
             ) from error
         await worker.finished()
 

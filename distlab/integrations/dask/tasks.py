@@ -129,7 +129,7 @@ class DaskTasks:
         if task.job == "ps":
             self._lost[task.index] = (
                 f"Parameter server {task.index} at {self._addresses[task.index]} is gone, and with "
-                "it its variables. Start the cluster anew, make the strategy anew, and restore the "
+                "it its variables. Start a new cluster, make a new strategy, and restore the "
                 "variables from a checkpoint."
             )
             self._dispatch.fail(ServerLostError(self._lost[task.index]))

@@ -196,7 +196,7 @@ def _require_store(uri: str) -> None:
     if kind in _DATABASES and missing:
         raise MissingExtraError(
             f"MLflow's runs are in a database, {shown(uri)}, which it opens with "
-            f"{' and '.join(missing)}. Install the whole of MLflow: pip install mlflow. Or pass "
+            f"{' and '.join(missing)}. Install all of MLflow: pip install mlflow. Or pass "
             "tracking_uri=, the address of a server."
         )
 

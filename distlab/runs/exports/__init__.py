@@ -124,7 +124,7 @@ def unwritten(what: str, place: str, error: OSError) -> RecordError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RecordError(f"{what}: {why}. Free space there, or name {place} on another disk.")
     within = f"{place} in a folder" if place == "a file" else place
-    return RecordError(f"{what}: {why}. Name {within} that you may write.")
+    return RecordError(f"{what}: {why}. Name {within} that you can write to.")
 
 
 def _require_free(target: Path, overwrite: bool) -> None:
