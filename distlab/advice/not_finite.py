@@ -92,30 +92,31 @@ def _of_result(columns: EvidenceColumns, origin: NotFinite) -> Advice:
 
 def _origin(columns: EvidenceColumns, origin: NotFinite) -> str:
     """Returns the sentence that says where it began."""
-    what = f"what {origin.function} returned"
+    began = f"It began in what {origin.function} returned at step {origin.step:,}"
+    given = (
+        f" Later, {replicas_text(origin.arguments)} had NaN or infinity in an argument, and no "
+        "other."
+        if origin.arguments
+        else ""
+    )
     if not origin.begun:
-        return f"It began in {what} at step {origin.step:,} or before."
+        return f"{began} or before.{given}"
     _, devices = columns["strategies"].get(origin.strategy, ("", []))
     if len(devices) < 2:
-        return f"It began in {what} at step {origin.step:,}."
+        return f"{began}."
     if len(origin.replicas) == len(devices):
         return (
-            f"It began in {what} at step {origin.step:,}, on all replicas at once: in what they "
-            "share, such as the variables that the step before has assigned, or in what the step "
-            "combines."
+            f"{began}, on all replicas at once: in what they share, such as the variables that "
+            f"the step before has assigned, or in what the step combines.{given}"
         )
-    return (
-        f"It began in {what} at step {origin.step:,} on {replicas_text(origin.replicas)}, and on "
-        "no other."
-    )
+    return f"{began} on {replicas_text(origin.replicas)}, and on no other."
 
 
 def _remedy(origin: NotFinite | None, columns: EvidenceColumns) -> str:
-    if origin is not None and origin.begun and len(origin.replicas) == 1:
-        return (
-            f"Look at the examples of replica {origin.replicas[0]} in step {origin.step:,}. "
-            f"Causes are {_REMEDY}"
-        )
+    if origin is not None and (replica := _numbers(origin).get("replica")) is not None:
+        when = "in" if len(origin.replicas) == 1 else "near"
+        step = f"{when} step {origin.step:,}"
+        return f"Look at the examples of replica {replica} {step}. Causes are {_REMEDY}"
     steps = columns["steps"]["step"]
     if origin is not None and len(steps) and origin.step <= steps[0]:
         return f"Look at the first values of what it uses, and at the first batch: {_REMEDY}"
@@ -126,6 +127,6 @@ def _numbers(origin: NotFinite | None) -> dict[str, float]:
     if origin is None or not origin.begun:
         return {}
     numbers: dict[str, float] = {"began_step": origin.step}
-    if len(origin.replicas) == 1:
-        numbers["replica"] = origin.replicas[0]
+    if len(alone := origin.replicas) == 1 or len(alone := origin.arguments) == 1:
+        numbers["replica"] = alone[0]
     return numbers

@@ -567,6 +567,8 @@ class NotFinite(Event, frozen=True, kw_only=True, tag="not_finite"):
       steps: How many of its steps it concerns.
       replicas: Replicas on which a result of the first of these steps is not finite.
       begun: Whether the function's step before was seen, and its results were finite.
+      arguments: Replicas that had NaN or infinity in an argument of a later step, where others
+        had none.
     """
 
     step: int
@@ -577,6 +579,7 @@ class NotFinite(Event, frozen=True, kw_only=True, tag="not_finite"):
     steps: int
     replicas: list[int]
     begun: bool
+    arguments: list[int] = []
 
 
 class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):

@@ -198,7 +198,7 @@ def _record(  # noqa: PLR0917
     if program.copies is not None:
         program.copies.keep(result, step)
     if program.results is not None:
-        program.results.keep(step, recorder)
+        program.results.keep(step, recorder, call.leaves)
     elif fresh:
         program.results = watched(program, place.number)
 

@@ -96,6 +96,27 @@ def of_function(run: Path, fn: Callable[[Any], Any], x: np.ndarray) -> None:
             jax.block_until_ready(strategy.run(fn, args=(batch,)))
 
 
+def combined_mean(batch: Any) -> Any:
+    return dl.get_replica_context().all_reduce("MEAN", jnp.mean(batch))
+
+
+@pytest.mark.parametrize(("parts", "replica"), [([5], 2), ([1, 3, 5, 7], None)])
+def test_arguments_of_a_later_step_name_the_replica(
+    parts: Sequence[int], replica: int | None, tmp_path: Path
+) -> None:
+    x = np.ones((70 * SIZE, 3), np.float32)
+    for part in parts:
+        x[40 * SIZE + part :: SIZE] = -np.inf
+    of_function(tmp_path / "run", combined_mean, x)
+    (one,) = advice(tmp_path / "run")
+    assert "on all replicas at once" in one.text
+    assert one.evidence.get("replica") == replica
+    assert ("Later, replica 2 had NaN or infinity in an argument, and no" in one.text) is (
+        replica is not None
+    )
+    assert ("Look at the examples of replica 2 near step" in one.remedy) is (replica is not None)
+
+
 NOT_TOLD: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "finite again": (jnp.mean, examples(range(4 * SIZE, 12 * SIZE, SIZE))),
     "a replica without examples": (jnp.mean, examples()[: 18 * SIZE + 2]),

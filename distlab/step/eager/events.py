@@ -83,7 +83,7 @@ class EagerWatch:
             if place.mesh.replicas > 1:
                 self._compare(assigned)
             self._results.take_small(jax.tree.leaves(result))
-            self._results.keep(step, recorder)
+            self._results.keep(step, recorder, leaves)
 
     def _compare(self, assigned: dict[StoredVariable, str]) -> None:
         """Compares copies after steps 1, 2, 4, 8 and so on, as of compiled functions."""

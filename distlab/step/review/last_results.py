@@ -100,8 +100,8 @@ class LastResults:
             and 0 < leaf.size <= _MOST_NUMBERS * len(leaf.sharding.device_set)
         ][:_MOST_RESULTS]
 
-    def keep(self, step: int, recorder: sink.Recorder) -> None:
-        """Keeps the results that were taken, and now and then looks whether they are finite."""
+    def keep(self, step: int, recorder: sink.Recorder, given: Sequence[Any] = ()) -> None:
+        """Keeps the results taken, and now and then looks at them; then at what was given, too."""
         if self._recorder is None or self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
             self._kept.clear()
@@ -109,9 +109,9 @@ class LastResults:
         self._kept.append((step, self._arrays))
         self._calls += 1
         if self._calls % _LOOK_EVERY == 0:
-            self.look()
+            self.look(given)
 
-    def look(self) -> None:
+    def look(self, given: Sequence[Any] = ()) -> None:
         """Reports once where results that are not finite began, and where they are finite again."""
         rows: list[int] = []
         bad: list[int] = []
@@ -129,12 +129,14 @@ class LastResults:
                 return
         if not bad and self._told:
             self._told = False
-            self._emit(-1, -1, [], 0, begun=False)
+            self._emit(-1, -1, [], [], 0, begun=False)
         elif len(bad) >= _FEWEST:
             self._told = True
-            self._emit(bad[-1], bad[0], rows, len(bad), begun=begun)
+            self._emit(bad[-1], bad[0], rows, _given_by_some(given), len(bad), begun=begun)
 
-    def _emit(self, step: int, last: int, replicas: list[int], steps: int, *, begun: bool) -> None:
+    def _emit(
+        self, step: int, last: int, rows: list[int], given: list[int], steps: int, *, begun: bool
+    ) -> None:
         sink.recorder().emit(
             events.NotFinite(
                 time_ns=time.monotonic_ns(),
@@ -144,10 +146,21 @@ class LastResults:
                 step=step,
                 last_step=last,
                 steps=steps,
-                replicas=replicas,
+                replicas=rows,
+                arguments=given,
                 begun=begun,
             )
         )
+
+
+def _given_by_some(given: Sequence[Any]) -> list[int]:
+    """Returns the replicas that have NaN or infinity in an argument where others have none."""
+    found: set[int] = set()
+    for leaf in given:
+        if type(leaf) is jax_internals.ConcreteArray and is_inexact(leaf.dtype):
+            rows = _not_finite([leaf]) or []
+            found.update(rows if len(rows) < len(pieces(leaf)) else ())
+    return sorted(found)
 
 
 def _not_finite(arrays: Sequence[jax.Array]) -> list[int] | None:
@@ -158,7 +171,7 @@ def _not_finite(arrays: Sequence[jax.Array]) -> list[int] | None:
             if array.is_deleted() or not jax_internals.is_ready(array):
                 return None
             for replica, piece in pieces(array):
-                if not np.isfinite(np.asarray(piece).astype(np.complex128)).all():
+                if not np.isfinite(np.asarray(piece)).all():
                     found.add(replica)
     except RuntimeError:  # the devices are gone, or the step failed
         return None
