@@ -72,7 +72,7 @@ const places = Array.from(rows.get_column(place) ?? [])
 const labels = rows.get_column(column) ?? []
 const label = String(labels[places.indexOf(tick)] ?? "")
 const narrow = plot && !plot.properties.outer_width.is_unset && plot.outer_width < least
-return narrow && label.length > 20 ? label.slice(0, 19) + "\u2026" : label
+return narrow && label.length > 20 ? "\u2026" + label.slice(-19) : label
 """
 
 _YIELD = """
@@ -308,8 +308,8 @@ def yield_sides(
 ) -> None:
     """Gives the room beside the rows to the rows where a figure is narrower than `least` pixels.
 
-    The texts on the right are hidden then, and the names on the left are cut at 20 letters. The
-    texts are hidden, too, where the room is too narrow for a cell for each of `columns`, or for the
+    The texts on the right are hidden then, and of the names on the left 19 letters stay. The texts
+    are hidden, too, where the room is too narrow for a cell for each of `columns`, or for the
     `most` that have one.
     """
     for axis in plot.left:

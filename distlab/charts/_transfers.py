@@ -48,22 +48,17 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
         case "all-gather":
             phases, note = [Phase("all-gather", passes, ring, passes * size)], _RING
         case "all-to-all":
-            note = "Each device sends a part to each other device: no transfer can be saved."
+            note = "No transfer can be saved: each sends to each other."
             phases = [Phase("all-to-all", 1, _everyone(devices), piece)]
         case "collective-permute":
-            note = (
-                "Each device sends its operand to one other device. Which one is not recorded: "
-                "this is the next one."
-            )
+            note = "Each sends to one other; to which is not recorded."
             phases = [Phase("permute", 1, ring, size)]
         case "to one device":
-            note = (
-                "This is what runs here: all copies go to one device, and the result stays there."
-            )
+            note = "As it runs here: all copies go to one device."
             star = np.stack([np.arange(1, devices), np.zeros(passes, np.int64)], axis=1)
             phases = [Phase("to one device", 1, star, size)]
         case "hierarchical copy":
-            note = "This is what runs here: pairs add up, then pairs of pairs, up to one."
+            note = "As it runs here: pairs add up, then pairs of pairs."
             phases = _tree(devices, size)
         case _:
             return None

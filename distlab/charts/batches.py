@@ -18,7 +18,7 @@ _TILE = 8 / 9
 _STRIP_TOP = 1.25
 _STRIP_HEIGHT = 0.5
 _EMPTY = (
-    "No batches yet.\n"
+    "No batches.\n"
     "Iterate over strategy's\n"
     "experimental_distribute_dataset(dataset)\n"
     "to see its batches here."

@@ -20,7 +20,7 @@ _MOST_SPANS = 300
 """Most spans drawn for a device; of more, the longest activity of each 300th is drawn."""
 
 _EMPTY = (
-    "No profiles yet.\nA recording to a file takes short ones automatically; "
+    "No profiles.\nA recording to a file takes short ones automatically; "
     "recording.capture() takes one."
 )
 

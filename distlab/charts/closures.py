@@ -56,7 +56,7 @@ class ClosureLanes:
         fig.add_hover(plot, spans, worker, ("function", "@what"), begin, took, waited)
         fig.add_hover(plot, shaded, worker, ("busy", "@share"))
         fig.add_hover(plot, marked, ("event", "@what"), ("at", "@at{0.00} s"))
-        self._empty = fig.add_empty_text(plot, "No functions scheduled yet.")
+        self._empty = fig.add_empty_text(plot, "No functions scheduled.")
         self.root = plot
 
     def update(self, columns: CoordinationColumns) -> None:

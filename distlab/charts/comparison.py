@@ -20,7 +20,7 @@ _SMALL = 0.85
 """Heights of other metrics, by that of the first."""
 
 _EMPTY = (
-    "No two runs to compare yet.\n"
+    "No two runs to compare.\n"
     "Record them with dl.record(...) and run.log(loss=...), then choose both."
 )
 _NO_RATES = "Rates appear after some steps of the runs."

@@ -31,7 +31,7 @@ _SHADES = shades(colour(0), 64)
 _SCALE_HEIGHT = 0.035
 """Height of the scale of colours, as a share of that of all rows."""
 
-_EMPTY = "No devices watched yet.\nShares appear after some steps."
+_EMPTY = "No devices watched.\nShares appear after some steps."
 
 
 class DeviceShares:
@@ -165,8 +165,10 @@ def resample(columns: DeviceColumns, edges: Floats) -> Floats:
 
 
 def _colours() -> LinearColorMapper:
-    """Returns the colours of shares; what was not watched has none."""
-    return LinearColorMapper(palette=_SHADES, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
+    """Returns the colours of shares: grey is for 0 alone, and what was not watched has none."""
+    least, nothing = np.finfo(np.float32).tiny, "rgba(0, 0, 0, 0)"
+    grey, *blues = _SHADES
+    return LinearColorMapper(palette=blues, low=least, high=1, low_color=grey, nan_color=nothing)
 
 
 def in_cells(edges: Floats, starts: Floats, ends: Floats, amounts: Floats) -> Floats:

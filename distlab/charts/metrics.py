@@ -170,7 +170,7 @@ def loss_lines(height: int = 300) -> MetricLines:
     return MetricLines(
         "Loss",
         is_loss,
-        empty="No loss logged yet.\nrun.log(loss=...) inside dl.record(...) shows it here.",
+        empty="No loss logged.\nrun.log(loss=...) inside dl.record(...) shows it here.",
         height=height,
     )
 

@@ -140,7 +140,7 @@ class ServerTraffic:
 
     def __init__(self, *, height: int = 240) -> None:
         self.source = fig.new_source("server_traffic", "name", "xs", "ys", "color", "dash")
-        title = "Bytes per second between workers and parameter servers"
+        title = "Bytes per second from and to servers"
         plot = fig.amount_figure(title, height=height)
         tooltips = [("at", "$x{0.0} s"), ("bytes per second", "$y{0,0}")]
         curves = fig.draw_curves(plot, self.source, "xs", "ys", tooltips=tooltips, dash="dash")

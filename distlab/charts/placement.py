@@ -22,7 +22,7 @@ _MOST_NAMES = 16
 _NOTHING = "rgba(0, 0, 0, 0)"
 _TOTAL = "#5b6675"
 _EMPTY = (
-    "No variables yet.\ndl.Variable(...) inside strategy.scope()\nappears here with its copies."
+    "No variables.\ndl.Variable(...) inside strategy.scope()\nappears here with its copies."
 )
 _KEEP_LEGIBLE = """
 const columns = Math.min(devices.get_length() ?? 0, most)

@@ -24,7 +24,7 @@ _LEAST_BARS = 180
 """Pixels that the bars have beside their names and amounts."""
 
 _EMPTY = (
-    "No reductions yet.\nctx.all_reduce(...) inside a step and strategy.reduce(...) appear here."
+    "No reductions.\nctx.all_reduce(...) inside a step and strategy.reduce(...) appear here."
 )
 _TEXTS = (
     *("kind", "what", "what_full", "where", "each", "dtype", "count_text", "total_text"),
@@ -137,7 +137,7 @@ class AxisBars:
         title = "Bytes sent by one device, by mesh axis"
         plot, bars = _figure(title, self.source, "sent", height=height, sides=(130, 90))
         fig.add_hover(plot, bars, ("along", "@name"), ("sent", "@text"), ("by", "@kinds"))
-        self._empty = fig.add_empty_text(plot, "Nothing was sent along an axis of a mesh yet.")
+        self._empty = fig.add_empty_text(plot, "Nothing was sent along an axis of a mesh.")
         self.root = plot
 
     def update(self, columns: ReductionColumns) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from distlab.text.colours import PALETTE
 
-INK = "#767676"
+INK = "#7d7d7d"
 """Text inside a plot: contrast above 4 on white and on the dark background."""
 
 FAINT = "#8c96a5"

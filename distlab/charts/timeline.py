@@ -44,7 +44,7 @@ from distlab.folds.arrays import Floats
 from distlab.folds.devices import computing
 from distlab.text.units import count_text, plain, share_text
 
-_EMPTY = "No steps yet.\nSteps appear here, call by call. Zoom with the wheel, drag to move."
+_EMPTY = "No steps.\nSteps appear here, call by call. Zoom with the wheel, drag to move."
 _OF_CELLS = "strong: computes · pale: waits"
 _OF_SPANS = "two blues in turn: steps in flight"
 _OF_BOTH = "grey: idle · blank: not known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TypedDict
 
 import numpy as np
@@ -29,10 +30,13 @@ _MOST_DRAWN = 16
 
 _MOST_ROWS = 32
 _MOST_PHASES = 4
+_MOST_LETTERS = 51
+"""Letters of a line that a phone has room for."""
+
 _RADIUS = 0.11
 _APART = 0.045
 _EMPTY = (
-    "No reduction chosen, or none yet.\n"
+    "No reduction chosen, or none.\n"
     "ctx.all_reduce(...) inside a step and strategy.reduce(...) can be chosen here."
 )
 
@@ -176,12 +180,12 @@ class Traffic:
     def _show_notes(self, columns: TrafficRow, found: Plan | None) -> None:
         group, everyone = columns["group"], columns["participants"]
         size = bytes_text(columns["bytes"])
-        lines = [(f"{plain(columns['kind'])} of {size} on each device, {columns['where']}", INK)]
-        devices = f"{count_text(everyone)} devices take part"
+        lines = [(f"{plain(columns['kind'])} of {size} a device, {columns['where']}", INK)]
+        devices = f"{count_text(everyone)} devices"
         if group < everyone:
             devices += f" in groups of {count_text(group)}"
             along = columns["along"]
-            devices += f", along {along}: this is the first" if along else ": this is one of them"
+            devices += f", along {along}: the first" if along else ": one of them"
         elif group == 1:
             devices = "One device takes part: nothing moves."
         elif group > _MOST_DRAWN:
@@ -197,14 +201,15 @@ class Traffic:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"
             who = "by each device" if _is_even(found, group) else "by a device on average"
-            sent = f"{bytes_text(found.total)} are sent in {where}, {bytes_text(each)} {who}"
+            sent = f"{bytes_text(found.total)} sent in {where}, {bytes_text(each)} {who}"
             lines += [(sent, INK), (found.note, INK)]
             lines += [_phase_line(number, phase) for number, phase in enumerate(found.phases)]
             if len(found.phases) > _MOST_PHASES:
                 others = len(found.phases) - _MOST_PHASES
                 lines[-others:] = [(f"and {others} more rounds", INK)]
+        lines = [(part, ink) for text, ink in lines for part in wrap(text, _MOST_LETTERS)]
         self.notes.data = {
-            "y": [2.2 - 0.16 * line for line in range(len(lines))],
+            "y": [2.2 - 0.14 * line for line in range(len(lines))],
             "text": [text for text, _ in lines],
             "color": [ink for _, ink in lines],
         }

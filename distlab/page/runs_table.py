@@ -9,7 +9,7 @@ from typing import Final
 
 from distlab.text.bytes import bytes_text
 from distlab.text.metric_names import by_interest
-from distlab.text.units import count_text, duration_text, plain, rate_text, value_text
+from distlab.text.units import duration_text, of_total, plain, rate_text, value_text
 
 NAMES: Final = (
     *("run", "started", "status", "steps", "rate", "took", "replicas", "size", "metrics", "key"),
@@ -57,12 +57,11 @@ def _row(summary: RunSummary) -> dict[str, str]:
     }
     if summary.fault:
         return row
-    steps, seconds, total = summary.steps, summary.seconds, summary.total_steps
     started = datetime.fromtimestamp(summary.started, UTC).astimezone()
     return row | {
         "started": f"{started:%Y-%m-%d %H:%M:%S}",
-        "steps": count_text(steps) + (f" of {count_text(total)}" if total else ""),
+        "steps": of_total(summary.steps, summary.total_steps),
         "rate": "\u2013" if summary.rate is None else rate_text(summary.rate),
-        "took": duration_text(seconds),
+        "took": duration_text(summary.seconds),
         "replicas": str(max(summary.replicas, default=0)),
     }

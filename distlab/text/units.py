@@ -36,6 +36,11 @@ def count_text(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
+def of_total(count: int, total: int | None) -> str:
+    """Returns a count and the total that was meant: `"3 of 10"`; without one that it exceeds."""
+    return count_text(count) + (f" of {count_text(total)}" if total and total >= count else "")
+
+
 def counted(count: int, thing: str, things: str = "") -> str:
     """Returns a number of things as text: `"1 step"`, `"12 steps"`, `"2 batches"`."""
     return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pytest
 from bokeh.embed import json_item
-from bokeh.models import LabelSet
+from bokeh.models import LabelSet, LinearColorMapper
 
 from distlab.charts import (
     BatchHistory,
@@ -33,6 +33,7 @@ from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
 from distlab.charts.reductions import how_text
 from distlab.charts.sheet import as_pictures, fit, sheet
+from distlab.charts.theme import colour, shades
 from distlab.events import Metric
 from distlab.folds import (
     DeviceColumns,
@@ -248,6 +249,8 @@ def test_device_cells_are_wider_than_pauses_between_windows() -> None:
     (image,) = _named(chart.root, "device_strips").data["image"]
     assert image.shape[1] == 50
     assert image[1] == pytest.approx(0.75)
+    colours = {mapper.low_color for mapper in chart.root.select({"type": LinearColorMapper})}
+    assert colours == {shades(colour(0), 64)[0]}  # idle: what waits is pale, as in the bars
 
 
 def test_the_newest_window_is_marked_until_the_run_ends() -> None:

@@ -77,7 +77,7 @@ def test_each_metric_has_a_chart_of_the_runs_that_logged_it() -> None:
         text for one in chart.root.select({"type": LabelSet}) for text in one.source.data["text"]
     ]
     assert sorted(text.split("\n")[0] for text in texts) == [
-        "No two runs to compare yet.",
+        "No two runs to compare.",
         *["Rates appear after some steps of the"] * 2,
     ]
     both = logged({0: 1.0, 1: 0.5}, run="a")

@@ -9,6 +9,7 @@ from distlab.text.units import (
     dtype_text,
     duration_text,
     line_in,
+    of_total,
     plain,
     rate_text,
     share_text,
@@ -42,6 +43,7 @@ def test_numbers_have_units_that_people_read() -> None:
     assert {name: dtype_text(name) for name in DTYPES} == DTYPES
     assert [rate_text(rate) for rate in (0.25, 84.1, 6_250)] == ["0.25", "84.1", "6\u202f250"]
     assert count_text(1_234_567) == "1\u202f234\u202f567"
+    assert [of_total(3, total) for total in (None, 10, 3, 2)] == ["3", "3 of 10", "3 of 3", "3"]
     assert share_text(0.634) == "63 %"
     assert share_text(float("nan")) == "unknown"
     assert value_text(0.042134) == "0.04213"

@@ -164,7 +164,8 @@ def _pieces(groups: Sequence[_Group]) -> list[list[str]]:
     pieces, first = [], 0
     for group in groups:
         rows = group.size * group.replicas
-        text = f"{count_text(first)} to {count_text(first + rows - 1)}" if rows else "none"
+        text = count_text(first) if rows else "none"
+        text += f" to {count_text(first + rows - 1)}" if rows > 1 else ""
         pieces.append([group.name, text, group.times + count_text(group.size)])
         first += rows
     return pieces

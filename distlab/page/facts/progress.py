@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distlab.folds import CoordinationColumns, Pace, StepColumns, pace_of
 from distlab.page.facts.amounts import NOTHING, Facts
-from distlab.text.units import count_text, counted, duration_text, rate_text
+from distlab.text.units import counted, duration_text, of_total, rate_text
 
 
 def progress_facts(
@@ -32,9 +32,7 @@ def progress_facts(
         "examples_rate": NOTHING if examples is None else rate_text(examples),
         "examples": f"{counted(steps['examples'], 'example')} {so_far}",
         "counts_examples": steps["examples"] > 0,
-        "steps": count_text(count)
-        if total is None
-        else f"{count_text(count)} of {count_text(total)}",
+        "steps": of_total(count, total),
         "progress": steps["progress"],
         "eta": _remaining(steps, pace, live=live),
     }
