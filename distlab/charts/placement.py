@@ -21,9 +21,7 @@ _ABOVE_PIXELS = 70
 _MOST_NAMES = 16
 _NOTHING = "rgba(0, 0, 0, 0)"
 _TOTAL = "#5b6675"
-_EMPTY = (
-    "No variables.\ndl.Variable(...) inside strategy.scope()\nappears here with its copies."
-)
+_EMPTY = "No variables.\ndl.Variable(...) inside strategy.scope()\nappears here with its copies."
 _KEEP_LEGIBLE = """
 const columns = Math.min(devices.get_length() ?? 0, most)
 plot.setv({min_width: Math.max(200, 110 + cell * columns)}, {sync: false})

@@ -23,9 +23,7 @@ _FEWEST_AXES = 3
 _LEAST_BARS = 180
 """Pixels that the bars have beside their names and amounts."""
 
-_EMPTY = (
-    "No reductions.\nctx.all_reduce(...) inside a step and strategy.reduce(...) appear here."
-)
+_EMPTY = "No reductions.\nctx.all_reduce(...) inside a step and strategy.reduce(...) appear here."
 _TEXTS = (
     *("kind", "what", "what_full", "where", "each", "dtype", "count_text", "total_text"),
     *("participants", "time", "how", "how_full"),
