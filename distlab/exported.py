@@ -283,7 +283,7 @@ def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
 def load_exported(path: str | os.PathLike[str]) -> Exported:
     """Returns a function that `Exported.save` wrote, without the code that made it.
 
-    The file is a program: load those of people whom you trust.
+    The file is a program: load only those of people whom you trust.
 
     Args:
       path: The file.

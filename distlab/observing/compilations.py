@@ -75,9 +75,9 @@ _listening = False
 def compilations() -> list[Compilation]:
     """Returns the compilations of this process, oldest first.
 
-    Each is one of XLA: of a function of `jax.jit`, `jax.pmap`, `nnx.jit` or any other way to
-    jit, and of each operation of `jax.numpy` that runs outside of one. They are heard from the
-    import of distlab's names on; the last 10,000 are kept.
+    XLA compiles functions of `jax.jit`, `jax.pmap`, `nnx.jit` and other ways to jit, and each
+    operation of `jax.numpy` that runs outside of one. Compilations are noted once distlab's names
+    are imported; the last 10,000 are kept.
 
     Returns:
       The compilations, with their times in seconds, and why, where that is known.

@@ -367,13 +367,13 @@ def observe(
 
 
 def observe(fn: Any = None, /, *, name: str | None = None) -> Any:
-    """Makes each call of a jitted function a step, as those of `Strategy.run` are.
+    """Makes each call of a jitted function a step, like calls of `Strategy.run`.
 
     A recording, the dashboard, widgets, captures and advice then show a program of plain JAX: each
     call, each compilation with its cause, and how busy each device is. The devices are those of
     the mesh on which the function runs. It takes some microseconds a call, and nothing on the
     devices; arguments are donated, and calls return before the devices are done, as without it.
-    Inside of `jit`, `grad` or `vmap` it is the function alone.
+    Inside of `jit`, `grad` or `vmap` it is the bare function.
 
     Steps whose whole result is donated to the next call mostly have no ready times: captures
     show how busy the devices are. Return a loss, or anything else that stays.

@@ -32,9 +32,9 @@ def simulate(
     most_devices: int = 256,
     timeout_s: float = 300.0,
 ) -> Simulation:
-    """Counts what a program would hold and send on meshes that are not here; nothing runs.
+    """Counts what a program would hold and send on meshes that you don't have; nothing runs.
 
-    A process of its own compiles the program for as many simulated CPU devices, or for TPUs, with
+    A separate process compiles the program for as many simulated CPU devices, or for TPUs, with
     libtpu but without their hardware. Memory of arguments and outputs is exact, and so are bytes of
     the collectives that the program calls and of sums; the others are marked.
 

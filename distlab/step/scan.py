@@ -26,9 +26,9 @@ Body = Callable[[Any, Any], tuple[Any, Any]]
 def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple[Any, Any]:
     """Runs `f` for each row of `xs`, in a replica function: several steps in one dispatch.
 
-    That is `jax.lax.scan`, but `f` may also read and assign variables, and call collectives.
-    The program holds `f` once, however many rows there are. It is what a loop
-    `for _ in tf.range(n): strategy.run(step)` in a `tf.function` is in TensorFlow. When
+    Like `jax.lax.scan`, but `f` may also read and assign variables, and call collectives.
+    The program holds `f` once, however many rows there are. In TensorFlow this is a loop
+    `for _ in tf.range(n): strategy.run(step)` in a `tf.function`. When
     functions run eagerly it is a Python loop.
 
     Args:

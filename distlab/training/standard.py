@@ -16,8 +16,8 @@ Outputs = dict[str, Any] | None
 class StandardTrainer(ABC):
     """Takes steps over a dataset (`orbit.StandardTrainer`).
 
-    A subclass implements `train_step`. Its input goes on where it was from one `train` to the
-    next; a `Controller` with a checkpoint manager saves its position, too.
+    A subclass implements `train_step`. Its input continues from one `train` to the next; a
+    `Controller` with a checkpoint manager saves its position, too.
 
     Args:
       train_dataset: An iterable of elements, such as a distributed dataset that repeats.

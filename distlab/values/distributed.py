@@ -213,7 +213,7 @@ class PerReplica(DistributedValues):
 @final
 @jax.tree_util.register_pytree_node_class
 class Mirrored(DistributedValues):
-    """A value of which every replica has an equal copy (`tf.distribute`'s `Mirrored`).
+    """A value with an equal copy on every replica (`tf.distribute`'s `Mirrored`).
 
     `float(value)`, `numpy.asarray(value)` and a format such as `f"{value:.3f}"` read the copy.
 

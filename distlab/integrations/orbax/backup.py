@@ -20,11 +20,11 @@ from distlab.text.shown import shown
 
 @final
 class BackupAndRestore:
-    """Saves a loop's state every so many steps, and restores it when the program starts again.
+    """Saves a loop's state every few steps, and restores it when the program restarts.
 
     Entering the `with` block restores the newest backup, if an earlier run was interrupted;
     leaving it without an exception removes the backups. With the iterator in the checkpoint, the
-    loop goes on at the next batch, under any number of replicas. It has the name and the
+    loop resumes at the next batch, on any number of replicas. It has the name and the
     arguments of Keras' callback, for loops of your own.
 
     Args:
