@@ -230,5 +230,5 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
 
 
 def _loop_text(loop: LoopControl, *, named: bool = True) -> str:
-    text = f"{loop.state}, {loop.position} so far"
+    text = f"{loop.state}, {loop.position} in this loop"
     return f"{loop.name} {text}" if named else text

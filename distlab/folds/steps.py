@@ -48,7 +48,7 @@ class Steps(Fold[StepColumns]):
     """Steps and examples counted in equal bins of time.
 
     A step counts when `run` was called for it; the devices may be up to 16 steps
-    behind. The bins are 0.25 s wide and double in width when there are too many.
+    behind. The bins are 0.25 s wide, and wider where there are too many or few steps in one.
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
@@ -137,12 +137,20 @@ class Steps(Fold[StepColumns]):
         complete, width_s = self._finished(), self._cells.width_s
         rate, examples_rate = self._recent_rates()
         mean_rate, mean_examples_rate = self._mean_rates()
+        each = 1  # few steps in a bin would be spikes
+        while (mean_rate or 0) * width_s * each < _RECENT_STEPS and 8 * each <= complete:
+            each *= 2
+        wide = slice(complete // each * each)
+        steps, examples = (
+            self._cells.of(name)[wide].reshape(-1, each).mean(1) / width_s
+            for name in ("steps", "examples")
+        )
         left = None if self._total is None else max(0, self._total - self._count)
         return {
-            "time_s": (np.arange(complete, dtype=np.float64) + 0.5) * width_s,
-            "steps_per_s": self._cells.of("steps")[:complete] / width_s,
-            "examples_per_s": self._cells.of("examples")[:complete] / width_s,
-            "bin_s": width_s,
+            "time_s": (np.arange(len(steps), dtype=np.float64) + 0.5) * each * width_s,
+            "steps_per_s": steps,
+            "examples_per_s": examples,
+            "bin_s": each * width_s,
             "steps": self._count,
             "examples": self._example_count,
             "total": self._total,

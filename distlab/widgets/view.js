@@ -91,7 +91,7 @@ function loopButtons(model, bar) {
       const row = rows.get(number) ?? add(number)
       row.el.dataset.state = state
       row.text.replaceChildren(
-        element("b", { textContent: name }), ` ${state}, ${position} so far`)
+        element("b", { textContent: name }), ` ${state}, ${position} in this loop`)
       row.pause.disabled = state !== "running" && state !== "between loops"
       row.resume.disabled = state !== "paused" && state !== "pausing"
       row.step.disabled = state !== "paused"

@@ -181,6 +181,7 @@ def test_rates_need_two_steps_however_slow() -> None:
     assert (columns["rate"], columns["mean_rate"], columns["eta_s"]) == (None, None, None)
     fold.add([step(number, START_NS + number * 10 * 10**9) for number in range(1, 12)])
     assert fold.columns()["rate"] == pytest.approx(0.1, rel=0.05)
+    assert fold.columns()["steps_per_s"].max() < 0.3  # no spike for each step
 
 
 def test_a_batch_shows_sizes_indices_and_pictures(folds: Folds) -> None:

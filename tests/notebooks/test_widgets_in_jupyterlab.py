@@ -87,7 +87,7 @@ def test_buttons_work_for_a_cell_and_a_background_function(seen: Seen, lab: Lab)
     paused_at = position(page)
     for done in (1, 2):
         page.click(".loop .step")
-        page.locator(TOLD).get_by_text(f"paused, {paused_at + done} so far").wait_for()
+        page.locator(TOLD).get_by_text(f"paused, {paused_at + done} in this loop").wait_for()
     page.click(".loop .resume")
     wait_for_loop(page, "running")
     assert seen.busy

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from bokeh.io.state import curstate
 from playwright.sync_api import Browser, Page
 
@@ -112,6 +113,16 @@ class Watched:
             ".textContent === text",
             arg=[place, text],
         )
+
+    def serious(self) -> list[tuple[str, list[str]]]:
+        """What axe-core finds serious on the page as it is, and where."""
+        answer = Axe().run(self.page, options={"resultTypes": ["violations"]}).response
+        assert answer["passes"], "axe looked at nothing"
+        return [
+            (one["id"], [node["html"][:160] for node in one["nodes"]])
+            for one in answer["violations"]
+            if one["impact"] in {"serious", "critical"}
+        ]
 
     def rows(self, table: str) -> list[list[str]]:
         """The texts of a table's cells, row by row."""

@@ -168,7 +168,7 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     assert "text=head" in page.page.url
     page.page.fill(".event-text", "nothing like this")
     page.wait_for_text("event_note", f"0 found, {len(events)} searched")
-    assert page.page.get_by_text("No event fits.").is_visible()
+    assert page.page.get_by_text("No event matches.").is_visible()
     page.page.fill(".event-text", "")
     page.page.select_option(".event-kind", "step")
     last = next(e for e in reversed(source.events) if isinstance(e, Step))
@@ -226,7 +226,7 @@ def test_a_program_of_epochs_is_paused_stepped_and_stopped(
             wait_until(lambda: loops()[0].state == "paused", "the pause after it")
             page.page.wait_for_function(
                 "(n) => document.querySelector('.loops span').textContent"
-                " === `paused, ${n} so far`",
+                " === `paused, ${n} in this loop`",
                 arg=loops()[0].position,
             )
             assert says.inner_text().startswith("paused")

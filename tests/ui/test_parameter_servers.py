@@ -45,7 +45,7 @@ def test_workers_and_links_are_shown(folder: Path, served: Served, new_page: Pag
         "2 workers (threads of this process), 2 parameter servers."
     )
     said = page.page.locator('section[data-page="overview"] [data-text="undivided"]')
-    assert str(said.text_content()).endswith("no batch is divided between them.")
+    assert str(said.text_content()).endswith("no batch is divided.")
     shown = page.rows(".closures")
     assert [row[0] for row in shown] == ["worker 0", "worker 1"]
     assert [row[1:3] for row in shown] == [["0", "0"]] * 2
@@ -56,4 +56,4 @@ def test_workers_and_links_are_shown(folder: Path, served: Served, new_page: Pag
     assert {(row[3], row[7]) for row in links} == {("0", "0")}  # threads send no messages
     assert page.data("closure_lanes", "closure_lanes")["worker"] == ["worker 0", "worker 1"]
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert (page.errors, page.foreign) == ([], [])
+    assert (page.errors, page.foreign, page.serious()) == ([], [], [])

@@ -53,6 +53,7 @@ def test_pages_follow_the_files_of_several_processes(
         ("worker 1", "worker 1", "stays inside"),
     ]
     assert page.text("workers").startswith("2 processes on ")
+    assert page.serious() == []
     page.tab("devices")
     page.page.wait_for_selector('section[data-page="devices"] canvas', state="attached")
     assert page.data("devices", "devices")["device"] == DEVICES

@@ -16,7 +16,7 @@ function showLoops() {
   loops.forEach((loop, place) => {
     const row = box.children[place]
     setText(row.querySelector("b"), loop.name)
-    setText(row.querySelector("span"), `${loop.state}, ${thousands(loop.position)} so far`)
+    setText(row.querySelector("span"), `${loop.state}, ${thousands(loop.position)} in this loop`)
     for (const button of row.querySelectorAll("button")) {
       button.disabled = !TAKEN_IN[button.dataset.order].includes(loop.state)
     }
