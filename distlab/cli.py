@@ -29,7 +29,7 @@ FIVE = f"""\
 {DESCRIPTION}
 
   distlab demo                           train on 8 simulated devices, and watch it in a browser
-  with dl.record("runs/first"): ...      in your program: record a training of your own
+  with dl.record("runs/first"): ...      in your own program: record its training
   distlab dashboard runs                 look at what was recorded, live or afterwards
   distlab advise runs/first              what slows it down or is wrong, with remedies
   distlab export runs/first -o run.html  show it to a colleague

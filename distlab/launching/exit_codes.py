@@ -7,7 +7,7 @@ from typing import Final
 
 _CAUSES: Final[dict[int, str]] = {
     signal.SIGABRT: ": JAX aborts a process when another one, or the coordinator, is lost",
-    signal.SIGKILL: ": by somebody, or by the kernel when memory ran out",
+    signal.SIGKILL: ": by someone, or by the kernel because memory ran out",
 }
 
 

@@ -133,7 +133,7 @@ def as_worker(
 ) -> tuple[Answer, Link]:
     """Goes to the chief, and waits until all others are there."""
     until = time.monotonic() + seconds
-    failure: object = "nobody listens there"
+    failure: object = "nothing listens there"
     awaited = f"the chief to listen at {address}"
     with announced(lambda: awaited, seconds):
         while time.monotonic() < until:
