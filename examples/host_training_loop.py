@@ -1,5 +1,5 @@
 """A trainer in the manner of Orbit and the model garden: the host calls `train(steps)`, which
-takes that many batches from an iterator that goes on where it was.
+takes that many further batches from one iterator.
 
     python examples/host_training_loop.py --loops 10 --steps-per-loop 50
 """
@@ -10,7 +10,7 @@ import argparse
 
 import distlab as dl
 
-dl.use_cpu_devices(8)  # before JAX starts; leave it out where there are accelerators
+dl.use_cpu_devices(8)  # before JAX starts; leave it out to use accelerators
 
 import jax
 import jax.numpy as jnp

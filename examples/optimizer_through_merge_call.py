@@ -1,5 +1,5 @@
 """An optimizer in the manner of `tf.keras.optimizers.legacy`: replicas call `apply_gradients`,
-which merges them, reduces the gradients and updates each variable where it lies.
+which merges them, reduces the gradients and updates each variable in place.
 
     python examples/optimizer_through_merge_call.py --epochs 5
 """

@@ -1,5 +1,5 @@
 """TensorFlow's tutorial "Save and load a model using a distribution strategy": train on 8
-replicas, go on with 3, serve without a strategy and on 2 replicas without the model's code.
+replicas, resume on 3, serve without a strategy and on 2 replicas without the model's code.
 
     python examples/save_and_load.py --folder checkpoints
 """

@@ -1,12 +1,12 @@
-"""A training loop for one worker or several: the program says nothing of how many there are.
+"""A training loop for one worker or several: nothing in the program says how many.
 
     python examples/two_workers.py
     distlab launch --workers 2 --devices 4 --dashboard runs examples/two_workers.py
     distlab launch --workers 2 --max-restarts 1 examples/two_workers.py --backup backup
 
 Alone it runs on one CPU device, or on all accelerators. Started by `distlab launch`, or by a
-cluster manager that sets TF_CONFIG, it is a worker among others. With --backup a run that is
-started again goes on where it was; that needs Orbax: pip install "distlab[checkpoint]".
+cluster manager that sets TF_CONFIG, it is a worker among others. With --backup a restarted run
+resumes where it stopped; that needs Orbax: pip install "distlab[checkpoint]".
 """
 
 from __future__ import annotations
