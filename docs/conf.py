@@ -35,6 +35,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "myst_nb",
+    "binder",
     "command_help",
     "demo_page",
     "docstrings",

@@ -97,7 +97,5 @@ def test_a_jupyter_server_loads_nothing_heavy_for_it() -> None:
         "import sys; from distlab._cli.jupyter_proxy import demo_tile; demo_tile();"
         "print(sorted({'jax', 'panel', 'bokeh', 'sklearn', 'numpy'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    assert printed.strip() == "[]"

@@ -26,6 +26,7 @@ LIVE = ".distlab-live"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 DRAWN = """
 (canvas) => {
+  if (!canvas.width || !canvas.height) return false
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
   return data.some((value, place) => place % 4 === 3 && value > 0)
 }
