@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +16,8 @@ from distlab._cli import demo, jupyter_proxy
 from distlab._cli.jupyter_proxy import NAME, demo_tile
 
 ROOT = Path(__file__).parents[2]
+PAGE = "http://127.0.0.1:5123/user/someone/distlab/"
 FILLED_IN = {"port": "5123", "base_url": "/user/someone/", "unix_socket": ""}
-
-
-class StandInServer:
-    """Serves nothing."""
-
-    url = "http://127.0.0.1:5123/user/someone/distlab/"
-    view_url = url + "?token=looks"
-
-    def stop(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -33,9 +25,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The options with which the demo serves its page; nothing is trained or served."""
     options: dict[str, Any] = {}
 
-    def serve(source: Any, **given: Any) -> StandInServer:
+    def serve(source: Any, **given: Any) -> SimpleNamespace:
         options.update(given)
-        return StandInServer()
+        return SimpleNamespace(url=PAGE, view_url=f"{PAGE}?token=looks", stop=_nothing)
 
     monkeypatch.setattr(demo, "serve", serve)
     for left_out in ("prepare", "_train", "wait_for_interrupt"):
