@@ -216,13 +216,10 @@ def amount_figure(
     title: str, *, height: int, padding: float = 0.1, x_label: str = "seconds since the run began"
 ) -> figure:
     """Returns an empty figure for amounts over time."""
-    return new_figure(
-        title,
-        x_label=x_label,
-        height=height,
-        x_range=DataRange1d(range_padding=0.01),
-        y_range=DataRange1d(start=0, range_padding=padding),
-    )
+    x_range, y_range = DataRange1d(range_padding=0.01), DataRange1d(start=0, range_padding=padding)
+    plot = new_figure(title, x_label=x_label, height=height, x_range=x_range, y_range=y_range)
+    plot.yaxis.formatter = number_formatter()
+    return plot
 
 
 def track_figure(

@@ -43,11 +43,11 @@ class Rates:
 
     def update(self, columns: StepColumns) -> None:
         """Shows the newest `Folds.columns("steps")`."""
-        bins = len(columns["time_s"])
+        bins = len(columns["time_s"]) if columns["steps"] else 0
         self.source.data = {
-            "time": columns["time_s"],
-            "steps": columns["steps_per_s"],
-            "examples": columns["examples_per_s"],
+            "time": columns["time_s"][:bins],
+            "steps": columns["steps_per_s"][:bins],
+            "examples": columns["examples_per_s"][:bins],
             "bin": [duration_text(columns["bin_s"])] * bins,
         }
         fig.set_empty(self._empty, bins < 2)

@@ -129,8 +129,9 @@ class Steps(Fold[StepColumns]):
         return float(steps[last] / seconds[last]), float(examples[last] / seconds[last])
 
     def _finished(self) -> int:
-        """Returns how many bins are over."""
-        return min(int(self._now_s // self._cells.width_s), _MOST_BINS)
+        """Returns how many bins of the run are over."""
+        end_s = self._now_s if self._end_s is None else self._end_s
+        return min(int(end_s // self._cells.width_s), _MOST_BINS)
 
     def columns(self) -> StepColumns:
         """Returns the counts of all events so far."""

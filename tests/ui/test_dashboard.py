@@ -173,7 +173,7 @@ def check_themes(page: Watched) -> None:
 def test_pages_of_an_empty_run_are_filled_while_it_goes_on(served: Served, new_page: Pages) -> None:
     source = ListSource([])
     page = new_page(width=800).open(served(source).url)
-    page.wait_for_text("loss_note", "nothing logged yet")
+    page.wait_for_text("loss_note", "nothing logged")
     for tab in PAGES[1:]:
         page.tab(tab)
     assert not page.page.locator("table.reductions").is_visible()

@@ -33,6 +33,7 @@ _NO_BATCH: Final[Facts] = {
     "batch_dataset": "",
     "batch_sizes": [],
     "batch_parted": False,
+    "batch_of_numbers": False,
     "batch_pieces": [],
     "has_pieces": False,
 }
@@ -97,6 +98,7 @@ def _detail_facts(detail: BatchDetail, numbers: Ints, names: Sequence[str]) -> F
             for group in groups
         ],
         "batch_parted": len(detail["replica"]) > MOST_ROWS,
+        "batch_of_numbers": detail["form"] == "numbers",
         "batch_pieces": _pieces(groups),
         "has_pieces": not detail["mesh"],
     }

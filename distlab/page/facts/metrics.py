@@ -36,7 +36,7 @@ def loss_text(metrics: MetricColumns) -> str:
 def _loss(metrics: MetricColumns) -> tuple[str, str, str]:
     names = metrics["name"]
     if not names:
-        return "loss", NOTHING, "nothing logged yet"
+        return "loss", NOTHING, "nothing logged"
     shown = next(filter(is_loss, by_interest(names)), names[0])
     place = names.index(shown)
     wrong = metrics["not_finite"][place]
