@@ -37,9 +37,7 @@ class Rates:
             ],
             height=height,
         )
-        self._empty = fig.add_empty_text(
-            self.root, "The rate shows after the first moments of training."
-        )
+        self._empty = fig.add_empty_text(self.root, "The rate shows after some steps.")
 
     def update(self, columns: StepColumns) -> None:
         """Shows the newest `Folds.columns("steps")`."""

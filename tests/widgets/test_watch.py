@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import importlib.util
 import weakref
+from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
+import distlab as dl
 from distlab.errors import MissingExtraError, RecordError
 from distlab.events import Chunk, Event, Lost, Unknown, sink
+from distlab.recording import RingRecorder
 from distlab.widgets import Watch, watch
 from distlab.widgets._notebook import Execution
 from tests.page.test_feed import threads
@@ -63,6 +67,17 @@ def test_view_and_picture_have_new_advice(notebook: FakeNotebook) -> None:
     assert view._widget is not None
     assert any("123 events were not recorded." in note for note in view._widget.summary["notes"])
     assert "Advice: 123 events were not recorded." in notebook.newest()["text/html"]
+
+
+def test_the_last_recording_alone_is_named_and_counted(
+    notebook: FakeNotebook, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0"])
+    for name, count in (("first", 5), ("second", 3)):
+        with dl.record(tmp_path / name, probe=False):
+            for _ in range(count):
+                strategy.run(jnp.sum, (jnp.ones(2),))
+    assert str(watch()).startswith("distlab: second, finished, 3 steps")
 
 
 def test_closing_leaves_the_picture_and_nothing_else(notebook: FakeNotebook) -> None:
