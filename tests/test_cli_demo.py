@@ -84,6 +84,8 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     losses = [e.values["loss"] for e in recorded if isinstance(e, events.Metric)]
     assert len(losses) == 138
     assert losses[-1] < losses[0] / 2
+    around = zip(losses[21::23], losses[22::23], strict=True)  # the full batch before a partial one
+    assert all(0.5 < partial / full < 2 for full, partial in around)
     assert isinstance(recorded[-1], events.RunEnd)
     assert recorded[-1].status == "finished"
 
