@@ -15,7 +15,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")  # before Keras is imported
 
 import distlab as dl
 
-dl.use_cpu_devices(8)  # before JAX starts; leave it out where there are accelerators
+dl.use_cpu_devices(8)  # before JAX starts; leave it out to use accelerators
 
 from typing import Any
 

@@ -15,7 +15,7 @@ os.environ["KERAS_BACKEND"] = "jax"  # before keras is imported
 
 import distlab as dl
 
-dl.use_cpu_devices(8)  # before JAX starts; leave it out where there are accelerators
+dl.use_cpu_devices(8)  # before JAX starts; leave it out to use accelerators
 
 import keras
 from sklearn.datasets import load_digits

@@ -13,7 +13,7 @@ from typing import Any
 
 import distlab as dl
 
-dl.use_cpu_devices(8)  # before JAX starts; leave it out where there are accelerators
+dl.use_cpu_devices(8)  # before JAX starts; leave it out to use accelerators
 
 import jax
 import jax.numpy as jnp
