@@ -80,7 +80,9 @@ if (plot.properties.outer_width.is_unset) return
 const cells = columns === null ? 0 : Math.min(columns.get_length() ?? 0, most)
 const narrow = plot.outer_width < Math.max(least, left + right + cell * cells)
 for (const axis of plot.right) axis.setv({visible: !narrow}, {sync: false})
-for (const axis of plot.below) axis.ticker.setv({desired_num_ticks: narrow ? 2 : 4}, {sync: false})
+const room = plot.outer_width - (narrow ? 120 : left + right)
+const ticks = Math.max(1, Math.min(4, Math.floor(room / 90)))  // or half as many more
+for (const axis of plot.below) axis.ticker.setv({desired_num_ticks: ticks}, {sync: false})
 plot.setv({min_border_left: narrow ? 0 : left, min_border_right: narrow ? 8 : right}, {sync: false})
 """
 

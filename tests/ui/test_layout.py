@@ -39,6 +39,9 @@ _FRAMES = """
   .filter((view) => view.root.model.name === name)
   .map((view) => [view.frame.bbox.width, view.model.min_border_right])
 """
+_MIDDLES = """
+(parts) => parts.map((part) => part.getBoundingClientRect()).map((box) => box.y + box.height / 2)
+"""
 _ENDS = "(cells) => cells.map((cell) => cell.getBoundingClientRect().right)"
 
 
@@ -79,6 +82,8 @@ def test_narrow_pages_give_their_room_to_charts(
     page = new_page(width=width).open(served(ended(whole_run(20))).url)
     places = page.page.locator("section[data-page=overview] .card.facts, .tile").all()
     lefts = {box["x"] for place in places if (box := place.bounding_box())}
+    row = ".top > .brand, .top > .run, .top > .theme"  # whatever the run's name and strategy
+    assert page.page.locator(row).evaluate_all(_MIDDLES) == pytest.approx([29] * 3, abs=6)
     if width == 390:
         assert places[0].bounding_box()["y"] <= 180  # type: ignore[index]
         assert len(lefts) == 1
