@@ -1,4 +1,7 @@
-"""The page `demo.html`: the demo's training, recorded while the site is built, and exported."""
+"""The page `demo.html`: the demo's training, recorded while the site is built, and exported.
+
+It is made when the notebooks run; pages link to it within `{only} demo`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,18 @@ import tempfile
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
 
 LIMIT_SECONDS = 240
 
 
+def _tag(app: Sphinx, _config: Config) -> None:
+    if app.config.nb_execution_mode != "off":
+        app.tags.add("demo")
+
+
 def _export(app: Sphinx, error: Exception | None) -> None:
-    if error is not None or app.config.nb_execution_mode == "off":
+    if error is not None or "demo" not in app.tags:
         return
     page = Path(app.config.nb_execution_cache_path) / "demo.html"
     if not page.exists():
@@ -36,6 +45,7 @@ def _make(page: Path) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the handler."""
+    """Connects the handlers."""
+    app.connect("config-inited", _tag)
     app.connect("build-finished", _export)
     return {"parallel_read_safe": True}

@@ -41,8 +41,8 @@ def held_notebook(lab: Lab) -> str:
     """The notebook, but training goes on until the test has seen enough."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     train = next(cell for cell in notebook.cells if cell.id == "train")
-    assert "range(5)" in train.source
-    train.source = HOLD + train.source.replace("range(5)", "epochs()")
+    assert "range(EPOCHS)" in train.source
+    train.source = HOLD + train.source.replace("range(EPOCHS)", "epochs()")
     nbformat.write(notebook, lab.folder / "first.ipynb")
     return "first.ipynb"
 

@@ -54,7 +54,7 @@ def test_the_recorded_loss_falls_as_it_is_printed(executed: Any, folder: Path) -
     assert len(recorded) == STEPS
     assert np.mean(recorded[-20:]) < 2.5 < 4 < recorded[0]
     printed = re.findall(r"step +(\d+): loss ([\d.]+)", text_of(executed, "train"))
-    assert [int(step) for step, _ in printed] == [*range(0, STEPS, 50), STEPS - 1]
+    assert [int(step) for step, _ in printed] == [*range(0, STEPS, 100), STEPS - 1]
     for step, loss in printed:
         assert float(loss) == pytest.approx(recorded[int(step)], abs=0.006)
 
