@@ -66,8 +66,8 @@ def ms_text(nanoseconds: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Returns a share as text, such as `"63%"`."""
-    return f"{share:.0%}"
+    """Returns a share as text, such as `"63 %"`."""
+    return f"{100 * share:.0f} %"
 
 
 def evidence_text(advice: Advice) -> str:
@@ -82,7 +82,7 @@ def evidence_text(advice: Advice) -> str:
       ...     time_ns=0, cause="slow_replica", subject="replica 3", text="", remedy="",
       ...     evidence={"late_ms": 20.0, "last_share": 0.95}, steps=[0, 19], page="devices",
       ...     share=0.4))
-      'late 20 ms, last share 95%'
+      'late 20 ms, last share 95 %'
     """
     parts = [_number_text(name, value) for name, value in advice.evidence.items()]
     if advice.saves_s:

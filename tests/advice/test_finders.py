@@ -310,7 +310,9 @@ def test_a_replica_with_more_work_is_named_despite_equal_times(
     found = advise(profiled(works))
     assert [(one.cause, one.subject) for one in found] == [("slow_replica", named)] * bool(named)
     if named == "replica 2":
-        assert "has 2.0 times the work of the others in each step: it computed 51%" in found[0].text
+        assert (
+            "has 2.0 times the work of the others in each step: it computed 51 %" in found[0].text
+        )
         assert found[0].evidence["ratio"] == 2.0
         assert found[0].share == pytest.approx(0.51 / 2)  # half of what it computes
 
@@ -365,7 +367,7 @@ def test_calls_of_a_program_for_each_size_are_named() -> None:
     ragged = msgspec.structs.replace(samples.compiled(), program=0, strategy=0, mode="ragged")
     events = [*beginning(2), ragged, *steps, *uneven_batches()]
     (one,) = [one for one in advise(events) if one.cause == "uneven_batch"]
-    assert one.text.endswith("their calls take 39% of the loop's time, 20 ms each.")
+    assert one.text.endswith("their calls take 39 % of the loop's time, 20 ms each.")
 
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:

@@ -75,7 +75,7 @@ def test_short_loops_with_less_evidence_are_not(every_ms: list[float], seen_ms: 
 
 def test_ends_that_are_seen_late_bound_the_time_in_flight() -> None:
     (one,) = found(loop([11.0] * 60, 500, late_ms=4.0))
-    assert "the devices have work 36% of the time" in one.text
+    assert "the devices have work 36 % of the time" in one.text
     assert found(loop([11.0] * 60, 500, late_ms=8.0)) == []
 
 

@@ -216,7 +216,7 @@ def test_copies_between_devices_share_is_that_of_starting_them() -> None:
             ),
         ]
     (one,) = advise(events)
-    assert "1.05 MB each time; starting that takes 20 ms, 41% of the loop's time." in one.text
+    assert "1.05 MB each time; starting that takes 20 ms, 41 % of the loop's time." in one.text
     assert one.text.endswith("The devices copy after that, before they compute.")
 
 

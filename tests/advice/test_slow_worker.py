@@ -96,7 +96,7 @@ def test_a_worker_that_waits_for_batches_is_named_with_its_input() -> None:
     (advice,) = found(parts)
     assert (advice.cause, advice.subject) == ("slow_worker_input", "worker 1")
     assert advice.text.endswith(
-        "It waits for its batches 80% of the time, 8 ms each, and the others 0%."
+        "It waits for its batches 80 % of the time, 8 ms each, and the others 0 %."
     )
 
 
