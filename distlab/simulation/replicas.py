@@ -150,7 +150,8 @@ class _Replicas:
 
     def __init__(self, axes: dict[str, int]) -> None:
         self.replicas, self.model = axes[AXIS], axes.get(MODEL, 1)
-        self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes))
+        auto = (AxisType.Auto,) * len(axes)  # JAX 0.12 takes Explicit where nothing is said
+        self.mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=auto)
         self.by_process = (tuple(range(self.replicas)),)
         self.names = tuple(f"replica {n}" for n in range(self.replicas))
 
