@@ -194,7 +194,8 @@ class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
         if replica is None:
             return super().process_primitive(primitive, args, params)
         if primitive is axis_index_p and params.get("axis_name") == AXIS:
-            return jnp.int32(replica.number)
+            with jax_internals.outside_of_traces():  # JAX 0.12 has no trace meanwhile
+                return jnp.int32(replica.number)
         operation = Operation(primitive, params)
         has_jaxprs = bool(jaxprs.inner_jaxprs(operation))
         if not (_communicates if has_jaxprs else jaxprs.is_collective)(operation):
@@ -203,7 +204,9 @@ class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
             return super().process_primitive(primitive, args, params)
         token = _running.set(None)  # the program of all replicas computes as JAX does
         try:
-            results = replica.meet(operation, [jnp.asarray(operand) for operand in args])
+            with jax_internals.outside_of_traces():
+                operands = [jnp.asarray(operand) for operand in args]
+            results = replica.meet(operation, operands)
         finally:
             _running.reset(token)
         return list(results) if primitive.multiple_results else results[0]
