@@ -103,7 +103,8 @@ class Reader:
     def _origin(self, computation: str, one: Instruction) -> Instruction:
         """Returns the nearest instruction that says which operation of the program it stems from.
 
-        XLA forgets it of some collectives that it moves into a fusion, or combines.
+        XLA forgets it of some collectives that it moves into a fusion, or combines; of those for
+        an argument it may know the argument's name alone.
         """
         near = (
             one,
@@ -111,7 +112,9 @@ class Reader:
             *self._flow.users(Value(computation, one.name)),
             *self._flow.before(computation, one),
         )
-        return next((other for other in near if other.metadata.get("op_name")), one)
+        named = [other for other in near if other.metadata.get("op_name")]
+        located = (other for other in named if " at " in source_of(self._module, other))
+        return next(located, named[0] if named else one)
 
     def _along(self, one: Instruction) -> tuple[Along, int, int]:
         """Returns where it runs, how many devices take part, and how many work together."""
