@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -51,6 +52,11 @@ class PageSocket(WSHandler):
         else:
             self._refuse()
 
+    def on_close(self) -> None:
+        """Ends the connection; tornado calls it, also after a failed ping, where Bokeh has."""
+        with suppress(AssertionError):
+            super().on_close()
+
     async def on_message(self, fragment: str | bytes) -> None:
         """Takes a part of a message: its header, its metadata or its content."""
         if self.ws_connection is None:  # it was closed, and this was sent before that came
@@ -69,7 +75,10 @@ class PageSocket(WSHandler):
         if not (_fits(header, _Header) and isinstance(asked, dict)):
             self._refuse()
             return
-        session = self.connection.session
+        try:
+            session = self.connection.session
+        except AssertionError:  # a ping failed, and Bokeh has ended the connection
+            return
         if session.destroyed:
             return
         if header["msgtype"] == "PATCH-DOC":
