@@ -13,7 +13,8 @@ from distlab.page.board import Board
 from distlab.page.view import View
 from distlab_dashboard.shared_pages import PAGES, SharedPage
 from tests.synthetic import ListSource, beginning, steps, there
-from tests.ui.conftest import Pages, Served
+from tests.ui.conftest import Pages, Served, Watched
+from tests.ui.waiting import wait_until
 
 
 class Damaged(ListSource):
@@ -79,6 +80,11 @@ def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
             assert sent[one.id] == shown, (page, one.name)
 
 
+def wait_for_losses(page: Watched, count: int) -> None:
+    """Charts may come after the texts."""
+    wait_until(lambda: len(page.data("loss", "metrics")["value"][0]) == count, f"{count} losses")
+
+
 def test_pages_that_follow_a_run_can_each_go_their_own_way(served: Served, new_page: Pages) -> None:
     source = Damaged([*beginning(total_steps=1_000), *steps(30)])
     url = served(source).url
@@ -88,9 +94,9 @@ def test_pages_that_follow_a_run_can_each_go_their_own_way(served: Served, new_p
     source.events.extend(steps(10, first=30))
     for page in (first, second, third):
         page.wait_for_text("steps", "40 of 1\u202f000")
+        wait_for_losses(page, 40)
     losses = [page.data("loss", "metrics")["value"] for page in (first, second, third)]
     assert losses[0] == losses[1] == losses[2]
-    assert len(losses[0][0]) == 40
 
     second.page.click(".play")  # pauses what is live
     third.page.goto(f"{url}#batches?batch=22")
@@ -108,12 +114,12 @@ def test_pages_that_follow_a_run_can_each_go_their_own_way(served: Served, new_p
     for page in (first, second):
         page.wait_for_text("steps", "55 of 1\u202f000")
     third.wait_for_text("batch_number", "54")
-    assert len(second.data("loss", "metrics")["value"][0]) == 55
+    wait_for_losses(second, 55)
     second.page.close()
     third.page.close()
     source.events.extend(steps(5, first=55))
     first.wait_for_text("steps", "60 of 1\u202f000")  # alone again, it still follows
-    assert len(first.data("loss", "metrics")["value"][0]) == 60
+    wait_for_losses(first, 60)
     source.broken = True
     first.wait_for_text("trouble", "RecordError: The run's folder is gone.")
     assert first.text("trouble_title") == "The run can't be read any further"

@@ -105,7 +105,7 @@ def test_a_page_that_loses_its_server_shows_it_and_comes_back(new_page: Pages) -
     first.stop()
     page.page.get_by_text("No connection", exact=True).wait_for()
     page.wait_for_text("status_text", "no connection")
-    assert "keeps trying to reach its server" in page.text("trouble")
+    assert "keeps trying to reconnect" in page.text("trouble")
     second = serve(source, port=first.port, token="a long token")
     try:
         page.wait_for_text("status_text", "finished")
