@@ -8,7 +8,7 @@ What nobody logs is seen in a function's own small results, such as its loss, wh
 finite before and are not in five steps or more.
 
 In the step in which it begins one replica may have it alone, for an example of its own; in the
-next one all replicas have it, by what they share.
+next one all replicas have it, by what they share. Then only a later step's arguments tell.
 """
 
 from __future__ import annotations
