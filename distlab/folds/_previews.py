@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from distlab.events import Preview
-from distlab.folds.arrays import Flags, Pixels
+from distlab.folds.arrays import Flags, Ints, Pixels
 
 _MOST_BYTES = 64 * 2**20
 _LARGEST_SIDE = 64  # twice that of the previews that are recorded
@@ -34,37 +35,54 @@ class Previews:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._left = most_bytes
         self._sheets: list[Pictures] = []
-        self._places: dict[_Numbered, dict[int, tuple[int, int]]] = {}
+        self._positions: dict[_Numbered, dict[int, Ints]] = {}  # by the sheet's number
+        self._looked_at: tuple[_Numbered, int] | None = None
+        self._index = _index({})
 
     def add(self, event: Preview) -> None:
         """Adds one event; an example that has a preview keeps it."""
         if len(event.data) > self._left or max(event.shape, default=0) > _LARGEST_SIDE:
             return
-        positions, pixels = np.frombuffer(event.indices, "<i8").tolist(), _unpack(event)
+        positions, pixels = np.frombuffer(event.indices, "<i8"), _unpack(event)
         if pixels.size != len(positions) * math.prod(event.shape):
             return  # the previews are not those of these examples
         self._left -= len(event.data)
         pixels = pixels.reshape(len(positions), *event.shape)
-        places = self._places.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
-        for row, position in enumerate(positions):
-            places.setdefault(position, (len(self._sheets), row))
+        sheets = self._positions.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
+        sheets[len(self._sheets)] = positions
         known = np.ones(len(positions), bool)
-        self._sheets.append(Pictures(event.form, pixels, known, event.labels))
+        labels = list(map(sys.intern, event.labels))  # few, each epoch again
+        self._sheets.append(Pictures(event.form, pixels, known, labels))
 
     def find(
         self, dataset: int, batch: int, epoch: int, positions: list[int] | None, examples: int
     ) -> Pictures:
         """Returns the previews of one batch."""
-        places = self._places.get(_numbered(dataset, batch, epoch))
-        if places is None:
-            places = self._places.get(_numbered(dataset, None, 0), {}) if positions else {}
-        wanted = range(examples) if positions is None else positions
-        found = [places.get(position) for position in wanted]
+        key = _numbered(dataset, batch, epoch)
+        if key not in self._positions and positions:
+            key = _numbered(dataset, None, 0)
+        found = self._places(key, np.arange(examples) if positions is None else positions)
         first = next((place for place in found if place), None)
         if first is None or self._nbytes(first) * examples > _MOST_BYTES:
             nothing = np.zeros((examples, 0), np.uint8)
             return Pictures("", nothing, np.zeros(examples, bool), [""] * examples)
         return self._gather(found, self._sheets[first[0]])
+
+    def _places(self, key: _Numbered, wanted: Ints | list[int]) -> list[tuple[int, int] | None]:
+        """Returns the sheet and the row of each position. One index is kept: it outweighs them."""
+        sheets = self._positions.get(key, {})
+        looked_at = (key, len(sheets))
+        if self._looked_at != looked_at:
+            self._looked_at, self._index = looked_at, _index(sheets)
+        held, numbers, rows = self._index
+        if not len(held):
+            return [None] * len(wanted)
+        at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+        places = zip(numbers[at].tolist(), rows[at].tolist(), strict=True)
+        return [
+            place if hit else None
+            for place, hit in zip(places, (held[at] == wanted).tolist(), strict=True)
+        ]
 
     def _nbytes(self, place: tuple[int, int]) -> int:
         return self._sheets[place[0]].pixels[place[1]].nbytes
@@ -83,6 +101,15 @@ class Previews:
             known[number] = True
             labels[number] = sheet.labels[row] if row < len(sheet.labels) else ""
         return Pictures(like.form, pixels, known, labels)
+
+
+def _index(sheets: dict[int, Ints]) -> tuple[Ints, Ints, Ints]:
+    """Returns all positions in their order, and the sheet and the row of each."""
+    sizes = [len(positions) for positions in sheets.values()]
+    positions = np.concatenate([np.zeros(0, np.int64), *sheets.values()])
+    rows = np.concatenate([np.zeros(0, np.int64), *map(np.arange, sizes)])
+    order = np.argsort(positions, kind="stable")  # of an example twice, the first stays
+    return positions[order], np.repeat(list(sheets), sizes).astype(np.int64)[order], rows[order]
 
 
 def _unpack(event: Preview) -> Pixels:

@@ -151,7 +151,7 @@ def test_following_ends_where_another_run_took_the_place(tmp_path: Path) -> None
 def test_following_ends_with_killed_process_and_after_idle_time(tmp_path: Path) -> None:
     file = RunFile(tmp_path, "a run")
     file.write([begin(0), step(0, SECOND)])
-    with Run.open(tmp_path) as run:
+    with closing(file._database), Run.open(tmp_path) as run:
         assert [e.step for e in run.follow("step", idle_seconds=0.05) if isinstance(e, Step)] == [0]
         file.abandon()  # as the end of its process does
         assert [e.step for e in run.follow("step") if isinstance(e, Step)] == [0]
