@@ -160,7 +160,7 @@ class Checkpoint:
             self.sync()
             state = self._snapshot()
             job = workers.writing(lambda: write(state))
-            if in_background:
+            if in_background and workers.IN_BACKGROUND:
                 self.__dict__["_job"] = workers.Job(job)
             else:
                 job()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
@@ -28,6 +29,9 @@ _MEETING_SECONDS: Final = 300.0
 """The longest wait for the others to save, too."""
 _WRITING_SECONDS: Final = 3600.0
 """The longest wait until the chief has written."""
+
+IN_BACKGROUND: Final = not (3, 12) <= sys.version_info[:3] < (3, 12, 2)
+"""Whether Python starts Orbax's threads for a `Job` when the main thread has ended."""
 
 _running: set[Job] = set()
 
