@@ -119,7 +119,8 @@ class DividedBatches:
     def _divided_spec(self, leaf: Any) -> jax.ShapeDtypeStruct:
         length, *rest = np.shape(leaf) or (self._replicas,)
         part = -(-length // self._replicas)
-        return jax.ShapeDtypeStruct((part, *rest), np.asarray(leaf).dtype)
+        dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)  # of which JAX warns
+        return jax.ShapeDtypeStruct((part, *rest), dtype)
 
     def __iter__(self) -> Iterator[Any]:
         """Returns batches; over a dataset of distlab their position can be saved."""
