@@ -38,7 +38,7 @@ def train():
         strategy.run(step, args=(x,))
         time.sleep(0.05)
 """
-POSITION = r"(el) => Number(el.textContent.match(/(\d+) so far/)[1])"
+POSITION = r"(el) => Number(el.textContent.match(/(\d+) in this loop/)[1])"
 TOLD = ".loop .told"
 MOVED_BY_LONGER_TEXTS = """
 (live) => {
