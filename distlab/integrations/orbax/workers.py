@@ -31,7 +31,7 @@ _WRITING_SECONDS: Final = 3600.0
 """The longest wait until the chief has written."""
 
 IN_BACKGROUND: Final = not (3, 12) <= sys.version_info[:3] < (3, 12, 2)
-"""Whether Python starts Orbax's threads for a `Job` when the main thread has ended."""
+"""False on a Python that starts no thread for Orbax once the main thread has ended."""
 
 _running: set[Job] = set()
 
