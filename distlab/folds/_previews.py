@@ -35,9 +35,10 @@ class Previews:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._left = most_bytes
         self._sheets: list[Pictures] = []
-        self._positions: dict[_Numbered, dict[int, Ints]] = {}  # by the sheet's number
-        self._looked_at: tuple[_Numbered, int] | None = None
-        self._index = _index({})
+        self._positions: dict[_Numbered, list[tuple[int, Ints]]] = {}  # after a sheet's number
+        self._looked_at: _Numbered | None = None
+        self._places: dict[int, tuple[int, int]] = {}  # of that range alone: they outweigh sheets
+        self._placed = 0
 
     def add(self, event: Preview) -> None:
         """Adds one event; an example that has a preview keeps it."""
@@ -48,8 +49,8 @@ class Previews:
             return  # the previews are not those of these examples
         self._left -= len(event.data)
         pixels = pixels.reshape(len(positions), *event.shape)
-        sheets = self._positions.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
-        sheets[len(self._sheets)] = positions
+        key = _numbered(event.dataset, event.batch, event.epoch)
+        self._positions.setdefault(key, []).append((len(self._sheets), positions))
         known = np.ones(len(positions), bool)
         labels = list(map(sys.intern, event.labels))  # few, each epoch again
         self._sheets.append(Pictures(event.form, pixels, known, labels))
@@ -61,28 +62,23 @@ class Previews:
         key = _numbered(dataset, batch, epoch)
         if key not in self._positions and positions:
             key = _numbered(dataset, None, 0)
-        found = self._places(key, np.arange(examples) if positions is None else positions)
+        self._look_at(key)
+        wanted = range(examples) if positions is None else positions
+        found = [self._places.get(position) for position in wanted]
         first = next((place for place in found if place), None)
         if first is None or self._nbytes(first) * examples > _MOST_BYTES:
             nothing = np.zeros((examples, 0), np.uint8)
             return Pictures("", nothing, np.zeros(examples, bool), [""] * examples)
         return self._gather(found, self._sheets[first[0]])
 
-    def _places(self, key: _Numbered, wanted: Ints | list[int]) -> list[tuple[int, int] | None]:
-        """Returns the sheet and the row of each position. One index is kept: it outweighs them."""
-        sheets = self._positions.get(key, {})
-        looked_at = (key, len(sheets))
-        if self._looked_at != looked_at:
-            self._looked_at, self._index = looked_at, _index(sheets)
-        held, numbers, rows = self._index
-        if not len(held):
-            return [None] * len(wanted)
-        at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-        places = zip(numbers[at].tolist(), rows[at].tolist(), strict=True)
-        return [
-            place if hit else None
-            for place, hit in zip(places, (held[at] == wanted).tolist(), strict=True)
-        ]
+    def _look_at(self, key: _Numbered) -> None:
+        if self._looked_at != key:
+            self._looked_at, self._places, self._placed = key, {}, 0
+        sheets = self._positions.get(key, [])
+        for number, positions in sheets[self._placed :]:
+            for row, position in enumerate(positions.tolist()):
+                self._places.setdefault(position, (number, row))
+        self._placed = len(sheets)
 
     def _nbytes(self, place: tuple[int, int]) -> int:
         return self._sheets[place[0]].pixels[place[1]].nbytes
@@ -101,15 +97,6 @@ class Previews:
             known[number] = True
             labels[number] = sheet.labels[row] if row < len(sheet.labels) else ""
         return Pictures(like.form, pixels, known, labels)
-
-
-def _index(sheets: dict[int, Ints]) -> tuple[Ints, Ints, Ints]:
-    """Returns all positions in their order, and the sheet and the row of each."""
-    sizes = [len(positions) for positions in sheets.values()]
-    positions = np.concatenate([np.zeros(0, np.int64), *sheets.values()])
-    rows = np.concatenate([np.zeros(0, np.int64), *map(np.arange, sizes)])
-    order = np.argsort(positions, kind="stable")  # of an example twice, the first stays
-    return positions[order], np.repeat(list(sheets), sizes).astype(np.int64)[order], rows[order]
 
 
 def _unpack(event: Preview) -> Pixels:

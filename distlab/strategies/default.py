@@ -12,7 +12,6 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
-from distlab.devices import jax_internals
 from distlab.devices.layouts import Layout, NewVariable, OnOneDevice
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.errors import ContextError
@@ -82,9 +81,8 @@ class DefaultStrategy(Strategy):
         self, operation: eager_axis.Operation, operands: list[jax.Array]
     ) -> Sequence[jax.Array]:
         """Returns the results of an operation of JAX over the axis of one replica."""
-        with jax_internals.outside_of_traces():  # JAX 0.12 has no trace meanwhile
-            known, stacked = eager_axis.joined([operation], [operands], self.mesh)
-            (results,) = eager_axis.run(known, stacked, self.mesh)
+        known, stacked = eager_axis.joined([operation], [operands], self.mesh)
+        (results,) = eager_axis.run(known, stacked, self.mesh)
         return results
 
     def experimental_distribute_dataset(

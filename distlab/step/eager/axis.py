@@ -205,8 +205,7 @@ class _ReplicaTrace(jax_internals.EvalTrace):  # type: ignore[misc]
         token = _running.set(None)  # the program of all replicas computes as JAX does
         try:
             with jax_internals.outside_of_traces():
-                operands = [jnp.asarray(operand) for operand in args]
-            results = replica.meet(operation, operands)
+                results = replica.meet(operation, [jnp.asarray(operand) for operand in args])
         finally:
             _running.reset(token)
         return list(results) if primitive.multiple_results else results[0]
