@@ -66,7 +66,7 @@ def map_structure(
     check_types: bool = True,
     expand_composites: bool = False,
 ) -> Any:
-    """Returns the first nest with `func` of the leaves of all nests in place of its leaves.
+    """Returns the first nest with `func` of the leaves of all nests instead of its leaves.
 
     Args:
       func: A function of one leaf of each nest.

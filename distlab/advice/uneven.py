@@ -3,7 +3,7 @@
 A step lasts as long as its fullest replica, and the time of the others is wasted. The last
 batch of an epoch alone is harmless, a tenth of all work is not.
 
-Parts of different sizes also take a program for each size in place of one. What calls of those take
+Parts of different sizes also take a program for each size instead of one. What calls of those take
 is known; what they would take otherwise is not.
 """
 
@@ -72,7 +72,7 @@ def _unevenness(
     remedy = (
         "Use batches of one size, batch(..., drop_remainder=True), and as many for each replica."
         if per_replica
-        else f"Use a batch size that {number} replicas divide: {fitting} in place of {usual}."
+        else f"Use a batch size that {number} replicas divide: {fitting} instead of {usual}."
     )
     return new_advice(
         CAUSE,
@@ -104,6 +104,6 @@ def _calls_text(columns: EvidenceColumns, strategy: int) -> str:
     taken = (steps["dispatched_ns"] - steps["time_ns"])[own]
     share = spent_in(columns, steps["time_ns"][own], taken).share
     return (
-        " Steps of such batches run a program for each size in place of one: their calls take "
+        " Steps of such batches run a program for each size instead of one: their calls take "
         f"{percent_text(share)} of the loop's time, {ms_text(float(np.median(taken)))} each."
     )

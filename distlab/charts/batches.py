@@ -49,7 +49,7 @@ up to 16 replicas are as high as their texts, where that is higher than square."
 class BatchTiles:
     """The global batch as a strip, and below it the examples of each replica.
 
-    A replica with fewer examples than its share has outlines in place of the others; one
+    A replica with fewer examples than its share has outlines instead of the others; one
     without examples has the word "empty".
 
     Attributes:

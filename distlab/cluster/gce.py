@@ -21,7 +21,7 @@ class GCEClusterResolver(ClusterResolver):
     Example:
       >>> from unittest import mock
       >>> from distlab.cluster_resolver import GCEClusterResolver
-      >>> service = mock.MagicMock()  # in place of Google's client
+      >>> service = mock.MagicMock()  # instead of Google's client
       >>> groups = service.instanceGroups()
       >>> groups.listInstances().execute.return_value = {"items": [{"instance": "zone/vm-0"}]}
       >>> groups.listInstances_next.return_value = None

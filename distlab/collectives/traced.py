@@ -166,7 +166,7 @@ class TracedCollectives:
         return local_part(result)
 
     def merged(self, nest: Any) -> Any:
-        """Returns a nest with a per-replica value in place of each traced leaf."""
+        """Returns a nest with a per-replica value instead of each traced leaf."""
 
         def whole(leaf: Any) -> Any:
             if isinstance(leaf, int | float | complex) and self.differ(leaf):
@@ -247,7 +247,7 @@ def _rows(value: jax.Array, groups: list[list[int]] | None = None) -> jax.Array:
 
 
 def local_part(nest: Any) -> Any:
-    """Returns a nest with the traced replica's component in place of each per-replica value."""
+    """Returns a nest with the traced replica's component instead of each per-replica value."""
     return jax.tree.map(
         lambda leaf: leaf.local if isinstance(leaf, TracedPerReplica) else leaf,
         nest,

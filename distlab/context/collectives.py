@@ -51,7 +51,7 @@ class MergingCollectives(Collectives, Protocol):
     """The collectives of a traced `merge_call`, which merges replicas into one."""
 
     def merged(self, nest: Any) -> Any:
-        """Returns a nest with a per-replica value in place of each traced leaf."""
+        """Returns a nest with a per-replica value instead of each traced leaf."""
 
     def distributed(self, nests: list[Any]) -> Any:
         """Returns a nest of per-replica values, from the components of every replica."""

@@ -187,7 +187,7 @@ class ReplicaContext:
           kwargs: This replica's named arguments.
 
         Returns:
-          The result of `merge_fn`, with this replica's component in place of each
+          The result of `merge_fn`, with this replica's component instead of each
           per-replica value.
 
         Raises:

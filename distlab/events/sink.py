@@ -73,7 +73,7 @@ class NullRecorder:
 
 
 class Gatherer(Protocol):
-    """Counts in place of emitting, and emits the counts now and then."""
+    """Counts instead of emitting, and emits the counts now and then."""
 
     def tell(self) -> None:
         """Emits what was counted since the last time."""

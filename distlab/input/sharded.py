@@ -63,7 +63,7 @@ def shard_batches(loader: Iterable[Any], sharding: Any, spec: Any = None) -> Ite
         sharding = jax.tree.map(lambda one: NamedSharding(sharding, one), specs, is_leaf=_is_spec)
     elif spec is not None:
         raise ArgumentTypeError(
-            f"spec belongs to a mesh, got it with {shown(sharding)}. Pass the mesh in place of "
+            f"spec belongs to a mesh, got it with {shown(sharding)}. Pass the mesh instead of "
             "the sharding, or leave spec out."
         )
     return _batches(iter(loader), sharding, calling_line())

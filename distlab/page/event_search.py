@@ -89,7 +89,7 @@ def backwards(source: Source, before: int) -> Iterator[tuple[int, Event | Unknow
     while end > 0:
         start = max(0, end - _PAGE)
         chunk = source.since(start, end - start)
-        # In place of dropped events a ring returns later ones, which were yielded already.
+        # Instead of dropped events a ring returns later ones, which were yielded already.
         events = chunk.events[: len(chunk.events) - max(0, chunk.cursor - end)]
         last = min(chunk.cursor, end)
         yield from ((last - 1 - back, event) for back, event in enumerate(reversed(events)))

@@ -38,7 +38,7 @@ class Places:
 
     Args:
       module: The program's text.
-      trees: `args_info`, `input_shardings` (None in place of an argument that JAX dropped),
+      trees: `args_info`, `input_shardings` (None instead of an argument that JAX dropped),
         `out_info` and `output_shardings` of the compiled program; None where it has none.
       notes: Names of its arrays, which Flax and Equinox hide from JAX.
     """

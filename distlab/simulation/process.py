@@ -51,7 +51,7 @@ def counted(job: Job, timeout_s: float) -> list[Count]:
     if process.returncode == -signal.SIGKILL:
         raise SimulationError(
             "The process of simulate was killed, as the system does when memory runs out. Return "
-            "jax.ShapeDtypeStructs in place of arrays, or simulate smaller meshes."
+            "jax.ShapeDtypeStructs instead of arrays, or simulate smaller meshes."
         )
     if process.returncode or not written:
         last = said.decode(errors="replace")[-_LAST_LINES:].strip()

@@ -607,7 +607,7 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _without_copies(nest: Any, *, group: bool) -> Any:
-    """Returns a nest with the traced value, or the variable, in place of each copy of one."""
+    """Returns a nest with the traced value, or the variable, instead of each copy of one."""
 
     def replaced(leaf: Any) -> Any:
         if not isinstance(leaf, VariableCopy):

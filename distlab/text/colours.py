@@ -11,7 +11,7 @@ PALETTE: Final = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8c8c8c",
 )  # fmt: skip
 """Okabe and Ito's colours, which colour-blind people can distinguish; with a darker yellow for
-white backgrounds, and a grey in place of black for black ones."""
+white backgrounds, and a grey instead of black for black ones."""
 
 _STOPS: Final = ((0x44, 0x2F, 0x7E), (0x3B, 0x67, 0xA8), (0x21, 0x91, 0x8C), (0x6C, 0xC2, 0x4A),
                  (0xF2, 0xD3, 0x2B))  # fmt: skip

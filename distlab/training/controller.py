@@ -36,7 +36,7 @@ class Controller:
     """Trains in loops of some steps, evaluates, saves and resumes (`orbit.Controller`).
 
     Where the manager's folder has a checkpoint, making a controller restores it. Steps are counted
-    from the beginning of the training, not of the program. In place of Orbit's summaries,
+    from the beginning of the training, not of the program. Instead of Orbit's summaries,
     `dl.record(folder, tensorboard=...)` writes the outputs.
 
     Args:

@@ -49,7 +49,7 @@ class Estimator:
 
     Args:
       model_fn: The model function.
-      model_dir: The folder of the checkpoints, in place of the configuration's.
+      model_dir: The folder of the checkpoints, instead of the configuration's.
       config: A `RunConfig`.
       params: Passed to the model function as `params`.
 

@@ -154,7 +154,7 @@ def require_value(value: Any, verb: str) -> None:
 
 
 def way_to_components(value: Any) -> str:
-    """Returns the remedy for a plain value in place of a per-replica one."""
+    """Returns the remedy for a plain value instead of a per-replica one."""
     if isinstance(value, bool | int | float | complex):
         return (
             "run returns Python's numbers as they are. Return jnp.asarray(number) from the "

@@ -218,7 +218,7 @@ class Mirrored(DistributedValues):
     `float(value)`, `numpy.asarray(value)` and a format such as `f"{value:.3f}"` read the copy.
 
     A replica function returns one to declare that all replicas hold the same, such as what came
-    of an all-reduce. `run` then returns one array in place of a component for each replica.
+    of an all-reduce. `run` then returns one array instead of a component for each replica.
     Compiled, that must follow from the function: a result that depends on anything that differs
     between replicas, without an all-reduce between, is a `StructureError`. Eagerly, the numbers
     are compared.

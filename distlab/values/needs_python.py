@@ -22,10 +22,10 @@ NEEDS_PYTHON: Final = (
 def needs_python(
     fn: Callable[..., Any], verb: str, error: Exception, otherwise: str = ""
 ) -> NeedsPythonError:
-    """Returns the error that names the function, and what to use in place of Python."""
+    """Returns the error that names the function, and what to use instead of Python."""
     way = f"; {otherwise}" if otherwise else "."
     return NeedsPythonError(
         f"{function_name(fn)} needs a Python number or NumPy array while {verb} traces it, when "
-        "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, and "
-        f"jnp in place of np{way} JAX reports: {error}"
+        "only shapes and dtypes are known. Use jnp.where or jax.lax.cond instead of `if`, and "
+        f"jnp instead of np{way} JAX reports: {error}"
     )

@@ -174,7 +174,7 @@ class _FrameOfTrace(Frame):
         if jax_internals.current_trace() is not self._trace:
             raise ContextError(
                 f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
-                "function that run traces. Use dl.scan, which may assign variables, in place of "
+                "function that run traces. Use dl.scan, which may assign variables, instead of "
                 "jax.lax.scan; elsewhere return the value and assign it afterwards."
             )
 

@@ -1,6 +1,6 @@
 """The operations that change a variable, by name.
 
-A variable in another process receives operations in place of new values, so that those of several
+A variable in another process receives operations instead of new values, so that those of several
 workers are all applied.
 """
 

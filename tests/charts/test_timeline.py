@@ -133,7 +133,7 @@ def test_of_a_long_run_the_newest_steps_are_at_hand_for_zooming() -> None:
     assert max(steps_of(chart)) == 2_999
     assert len(steps_of(chart)) == 1_333
     assert chart.cells.data["x"][0] == 0
-    assert chart.under.data["x"][0] == pytest.approx(16.67, abs=0.1)  # in place of those
+    assert chart.under.data["x"][0] == pytest.approx(16.67, abs=0.1)  # instead of those
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_lengths_that_change_are_named_until_they_are_padded(executed: Any, fold
 def test_empty_replicas_are_named_until_the_batch_fits(executed: Any, folder: Path) -> None:
     said = text_of(executed, "uneven")
     assert re.search(r"^uneven_batch: replicas 5 to 7$", said, re.MULTILINE)
-    assert "8 or 16 in place of 10" in said
+    assert "8 or 16 instead of 10" in said
     assert "uneven_batch" not in text_of(executed, "uneven-fixed")
     for name, expected in (("uneven", [2, 2, 2, 2, 2, 0, 0, 0]), ("uneven-fixed", [2] * 8)):
         with dl.Run.open(folder / "runs" / name) as run:

@@ -125,7 +125,7 @@ def moved(rows: jax.Array) -> jax.Array:
 def test_a_jitted_function_with_the_number_takes_any_shapes(
     strategy: dl.Strategy,
 ) -> None:
-    """Each replica computes by itself, with its number in place of the first one's."""
+    """Each replica computes by itself, with its number instead of the first one's."""
     rows = stack([jnp.ones((n, 2)) for n in (2, 0, 1, 1)], strategy.mesh)
     for _ in range(2):
         found = strategy.run(moved, args=(rows,), options=EAGERLY)

@@ -1,4 +1,4 @@
-"""Variables whose values are in other processes: few reads, and operations in place of values."""
+"""Variables whose values are in other processes: few reads, and operations instead of values."""
 
 from __future__ import annotations
 

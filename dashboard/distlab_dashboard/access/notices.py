@@ -67,7 +67,7 @@ class Refusal(RequestHandler):
 
 
 def show_notice(message: object) -> None:
-    """Fills the current document with a message in place of a run.
+    """Fills the current document with a message instead of a run.
 
     It is no pane of Panel's: that is drawn by scripts which the page's policy does not let run.
     """

@@ -49,7 +49,7 @@ def chosen_seeds(plan: Node) -> list[int]:
 
 
 def reseeded(plan: Node, seeds: Sequence[int]) -> Node:
-    """Returns a plan with other seeds in place of those chosen at random, at its first pass."""
+    """Returns a plan with other seeds instead of those chosen at random, at its first pass."""
     given: dict[Node, int] = dict(zip(_with_chosen_seeds(plan), seeds, strict=False))
     changed: dict[Node, Node] = {}
 

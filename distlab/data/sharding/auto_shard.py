@@ -78,7 +78,7 @@ def auto_shard(
 
 
 def effective_policy(dataset: Dataset) -> AutoShardPolicy:
-    """Returns the policy of a dataset, FILE or DATA in place of AUTO."""
+    """Returns the policy of a dataset, FILE or DATA instead of AUTO."""
     policy = dataset.options().experimental_distribute.auto_shard_policy
     nodes = list(walk(dataset.plan))
     if policy is AutoShardPolicy.AUTO:

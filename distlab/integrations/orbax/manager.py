@@ -142,7 +142,7 @@ class CheckpointManager:
         Args:
           checkpoint_number: Its number; by default the checkpoint's `save_counter`.
           check_interval: Whether to do nothing before `checkpoint_interval` steps have passed.
-          options: A `CheckpointOptions`, in place of `enable_async`.
+          options: A `CheckpointOptions`, instead of `enable_async`.
 
         Returns:
           The checkpoint's path; None where nothing was done.

@@ -44,7 +44,7 @@ class TerminationConfig:
       grace_period: The seconds from the notice to the end. With 0 or None all workers save after
         the step that the furthest one is in, and end. With more they save, train on, and save
         again shortly before the end.
-      save_fn: What is called to save, in place of the manager's `save`.
+      save_fn: What is called to save, instead of the manager's `save`.
 
     Attributes:
       termination_watcher_fn: Returns True once the worker is to be taken away.
@@ -251,7 +251,7 @@ def _manager_of(
     if not folder:
         raise ArgumentValueError(
             "A Checkpoint needs the folder where it is saved. Give checkpoint_dir, or a "
-            "dl.train.CheckpointManager in place of the Checkpoint."
+            "dl.train.CheckpointManager instead of the Checkpoint."
         )
     return CheckpointManager(checkpoint, folder, max_to_keep=1)
 

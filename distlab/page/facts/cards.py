@@ -59,7 +59,7 @@ def program_facts(programs: ProgramColumns) -> Facts:
     older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
     if programs["observed"]:
         older += (
-            ". Only programs are observed: in place of steps, their share of the devices' time in "
+            ". Only programs are observed: instead of steps, their share of the devices' time in "
             "profiles"
         )
     return {

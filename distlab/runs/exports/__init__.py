@@ -118,7 +118,7 @@ def export(
 
 
 def unwritten(what: str, place: str, error: OSError) -> RecordError:
-    """Returns the error to raise in place of one of the operating system."""
+    """Returns the error to raise instead of one of the operating system."""
     # The words of pyarrow's errors name the file that is written first.
     why = os.strerror(error.errno) if error.errno else error.strerror
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -73,7 +73,7 @@ class Call:
         return new
 
     def without_mirrored(self) -> Key:
-        """Returns the key with plain arrays in place of mirrored ones, the same to a program."""
+        """Returns the key with plain arrays instead of mirrored ones, the same to a program."""
         args, kwargs = jax.tree.map(
             lambda leaf: leaf.array if type(leaf) is Mirrored else leaf,
             (self.args, self.kwargs),
@@ -173,7 +173,7 @@ def _static(value: Any, name: str) -> Static:
     except TypeError as error:
         raise OptionError(
             f"{name} is static, so it must have a hash, got a {type(value).__name__}: "
-            f"{shown(value)}. Pass a tuple in place of a list, a frozen dataclass in place of a "
+            f"{shown(value)}. Pass a tuple instead of a list, a frozen dataclass instead of a "
             "dict; an array is never static."
         ) from error
     return Static(value)

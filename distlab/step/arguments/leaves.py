@@ -130,7 +130,7 @@ class Arguments:
         ]
         remedy = (
             " A replica without examples runs the step, too: the function must work for empty "
-            "arrays (in reshape, sizes in place of -1)."
+            "arrays (in reshape, sizes instead of -1)."
         )
         if received:
             empty = remedy if self.examples(replica) == 0 else ""

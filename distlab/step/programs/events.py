@@ -30,7 +30,7 @@ def emit(
 ) -> None:
     """Emits the event of a compiled program."""
     called = calling_line()
-    # It may be among them already, by the key of plain arrays in place of declared values.
+    # It may be among them already, by the key of plain arrays instead of declared values.
     cause, changed = _cause(program, [one for one in programs.values() if one is not program])
 
     def compiled_event(**contents: Any) -> events.Compile:

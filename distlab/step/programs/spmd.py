@@ -375,7 +375,7 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
             raise StructureError(
                 "All replicas must return the same structure, but with the different shapes of "
                 f"this step the function returns {first.results} on some replicas and "
-                f"{other.results} on others. Return arrays of size 0 in place of None."
+                f"{other.results} on others. Return arrays of size 0 instead of None."
             )
         if other.written != first.written:
             raise StructureError(

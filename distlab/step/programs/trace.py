@@ -109,7 +109,7 @@ def trace(
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
-            "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
+            "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan instead of "
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
     except NameError as error:

@@ -41,7 +41,7 @@ class Boundary(NamedTuple):
     donated: list[bool]  # inputs that the step deletes
 
     def whole(self) -> Boundary:
-        """Returns the same with copies in place of what is divided over the replicas."""
+        """Returns the same with copies instead of what is divided over the replicas."""
         return self._replace(inputs=_whole(self.inputs), outputs=_whole(self.outputs))
 
 
