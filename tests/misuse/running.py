@@ -18,7 +18,7 @@ def a_value_of_another_strategy(w: World) -> None:
     w.strategy.run(lambda a: a + 1, args=(x,))
 
 
-@misuse(errors.NeedsPythonError, "only shapes and dtypes", "step needs", "jax.lax.cond in place")
+@misuse(errors.NeedsPythonError, "only shapes and dtypes", "step needs", "jax.lax.cond instead")
 def an_if_on_a_traced_value(w: World) -> None:
     def step(a: jax.Array) -> jax.Array:
         w.weights.assign_add(a)
