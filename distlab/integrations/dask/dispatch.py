@@ -6,8 +6,8 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, final
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar, final
 
 from distributed.core import ConnectionPool
 from distributed.protocol.serialize import ToPickle
@@ -19,6 +19,8 @@ from distlab.integrations.dask.closures import ClosuresSent
 from distlab.integrations.dask.handlers import NO_SESSION
 from distlab.integrations.dask.members import CLOSED, Members, Presence, Task, why_lost
 from distlab.integrations.dask.pickling import Frames, loaded
+
+T = TypeVar("T")
 
 _NOBODY: Final = -1
 _MOST_TOGETHER: Final = 16
@@ -50,16 +52,17 @@ class Dispatch:
         self._about = dict(about)
         self._queue: WorkQueue | None = None
         self._known: dict[Task, Presence] = {}  # the workers with the session
-        self._running: set[asyncio.Task[Any]] = set()
         self._put = asyncio.Event()
         self._away: set[Task] = set()
         self._seconds: dict[int, float] = {}  # that each function took the last time
         self._lost: ClusterError | None = None  # the error of all closures
+        self._loss: asyncio.Future[None] | None = None  # done when there is one
         self.idle = 0
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
         """Runs what the queue holds, until it is closed."""
         self._queue = queue
+        self._loss = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as group:
                 for n in range(workers):
@@ -72,8 +75,8 @@ class Dispatch:
     def fail(self, error: ClusterError) -> None:
         """Fails all closures from now on, and those that run, as a server is lost."""
         self._lost = self._lost or error
-        for call in self._running:
-            call.cancel()
+        if self._loss is not None and not self._loss.done():
+            self._loss.set_result(None)
         self.wake()
 
     def wake(self) -> None:
@@ -117,13 +120,12 @@ class Dispatch:
 
     async def _open(self, task: Task) -> bool:
         """Waits for a worker, begins the session there, and returns whether it can be used."""
-        present = asyncio.ensure_future(self._members.present(task))
-        self._running.add(present)
-        await asyncio.wait([present])
-        self._running.discard(present)
-        if present.cancelled():  # a server was lost
+        try:
+            place = await self._unless_lost(self._members.present(task))
+        except asyncio.CancelledError:
+            if self._lost is None:
+                raise
             return False
-        place = present.result()
         about = ToPickle({**self._about, "number": task.index})
         try:
             await self._pool(place.address).distlab_open(session=self._session, about=about)
@@ -161,10 +163,8 @@ class Dispatch:
         recipes: dict[int, Frames],
     ) -> Any:
         """Returns a worker's answer; None where the closures failed, or will run elsewhere."""
-        call = asyncio.ensure_future(self._call(place.address, closures, recipes))
-        self._running.add(call)
         try:
-            answer = await call
+            answer = await self._unless_lost(self._call(place.address, closures, recipes))
             if answer != NO_SESSION:
                 return answer
             self._known.pop(task, None)
@@ -180,8 +180,6 @@ class Dispatch:
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
             for closure in closures:
                 _end(queue, closure, error)
-        finally:
-            self._running.discard(call)
         return None
 
     def _settle(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
@@ -209,6 +207,22 @@ class Dispatch:
         return await self._pool(address).distlab_run(
             session=self._session, message=ToPickle(message)
         )
+
+    async def _unless_lost(self, call: Coroutine[Any, Any, T]) -> T:
+        """Returns what a call returns; raises `CancelledError` as soon as a server is lost.
+
+        Dask goes on with some calls that are cancelled: nobody waits for these.
+        """
+        assert self._loss is not None
+        calling = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait((calling, self._loss), return_when=asyncio.FIRST_COMPLETED)
+            if calling.done():
+                return calling.result()
+            calling.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            raise asyncio.CancelledError
+        finally:
+            calling.cancel()
 
     def _end_lost(self, queue: WorkQueue, closures: list[Closure]) -> None:
         lost = self._lost
