@@ -105,4 +105,4 @@ def ramp(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
 
 def ink_on(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
     """Returns white or black, whichever has more contrast on `ramp` at each share."""
-    return np.where(np.asarray(share, np.float64) < 0.45, "#ffffff", "#101418")
+    return np.where(np.asarray(share, np.float64) < 0.49, "#ffffff", "#101418")

@@ -40,8 +40,9 @@ def block_colours(cuts: Sequence[int]) -> list[str]:
 
 def ink_on(colour: str) -> str:
     """Returns white or black, whichever has more contrast on a colour such as `"#0072b2"`."""
-    red, green, blue = bytes.fromhex(colour[1:])
-    return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else "#101418"
+    weights = zip((0.2126, 0.7152, 0.0722), bytes.fromhex(colour[1:]), strict=True)
+    luminance = sum(weight * (part / 255) ** 2.2 for weight, part in weights)
+    return "#ffffff" if luminance < 0.195 else "#101418"
 
 
 def _on_ramp(share: float) -> tuple[float, ...]:

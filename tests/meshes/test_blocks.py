@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from distlab.meshes import blocks
 from distlab.meshes.grids import grid_of
-from distlab.text.colours import block_colours
+from distlab.text.colours import block_colours, ink_on
 
 MESHES = ({"x": 8}, {"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2})
 SPECS = (
@@ -82,3 +82,18 @@ def test_each_device_has_one_cell_of_a_grid(
 def test_blocks_along_two_dimensions_have_colours_of_their_own() -> None:
     for cuts in ((8,), (16, 1), (4, 8), (16, 2, 2)):
         assert len(set(block_colours(cuts))) == np.prod(cuts)
+
+
+def test_the_name_of_a_block_is_legible_on_its_colour() -> None:
+    def luminance(colour: str) -> float:
+        parts = [part / 255 for part in bytes.fromhex(colour[1:])]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return float(np.dot((0.2126, 0.7152, 0.0722), linear)) + 0.05
+
+    colours = [c for cuts in ((8,), (64, 1), (8, 16), (4, 4, 4)) for c in block_colours(cuts)]
+    for colour in colours:
+        ratios = {
+            ink: max(luminance(ink), luminance(colour)) / min(luminance(ink), luminance(colour))
+            for ink in ("#ffffff", "#101418")
+        }
+        assert ratios[ink_on(colour)] >= 4.2, (colour, ratios)
