@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from tests.notebooks.executed import FOLDER, LARGEST, VARIES, changes, read
 
-FIRST_LINE = re.compile(r"^# .+\n\n\*You will see .+\. It takes about .+\.\*\n")
+FIRST_LINE = re.compile(r"^# .+\n\n\*You will see .+\. It takes about (\d+) seconds\.\*\n")
 NAME = re.compile(r"[a-z]{2,}\d*(-[a-z0-9]+)*")
 
 
@@ -18,6 +18,7 @@ def test_notebooks_are_stored_with_outputs_that_need_no_kernel() -> None:
     """They are valid, name their cells, and end with the reader's turn."""
     paths = sorted(FOLDER.glob("*.ipynb"))
     assert len(paths) > 10
+    tutorials = (FOLDER.parent / "docs" / "tutorials.md").read_text()
     for path in paths:
         notebook = read(path.stem)
         nbformat.validate(notebook)
@@ -42,7 +43,9 @@ def test_notebooks_are_stored_with_outputs_that_need_no_kernel() -> None:
         headings = re.findall(r"^#+ .*", text, re.MULTILINE)
         assert headings[0].startswith("# "), path.name
         assert headings[-1] == "## Your turn", path.name
-        assert FIRST_LINE.search(notebook.cells[0].source), path.name
+        told = FIRST_LINE.search(notebook.cells[0].source)
+        assert told, path.name
+        assert re.search(rf"/{path.name}\).*\| {told[1]} s \|$", tutorials, re.MULTILINE), path.name
 
 
 def _of(text: str, *tags: str) -> Any:
