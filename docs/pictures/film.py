@@ -109,9 +109,10 @@ def picture_readme(view: Page, folder: Path) -> None:
     programs = re.findall(
         r"```python\n(.*?)```", (HERE.parents[1] / "README.md").read_text(), re.DOTALL
     )
-    for program in programs:
-        subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
-    for run, page, height in (("first", "batches", 860), ("plain", "placement", 480)):
+    shown = (("first", "batches", 860), ("plain", "placement", 480))
+    for (run, page, height), program in zip(shown, programs, strict=True):
+        (folder / f"{run}.py").write_text(program)
+        subprocess.run([sys.executable, f"{run}.py"], cwd=folder, check=True)
         with served("-m", "distlab", "dashboard", str(folder / "runs" / run), "--port", "0") as url:
             turn(view, url, page)
             view.wait_for_timeout(3_000)
@@ -126,14 +127,14 @@ def main() -> None:
         sys.exit("No Chromium was found: run `make browser`, or set CHROMIUM=/path/to/chromium.")
     frames: list[Frame] = []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        folder = Path(name)
+        folder, trainings = Path(name), Path(name) / "trainings"
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         with browser.new_page(viewport={"width": SIZE[0], "height": 860}) as view:
             picture_readme(view, folder)
         scenes = (
-            (trained(folder / "before", SLOW), before),
-            (trained(folder / "after", REDUCED), after),
-            (("-m", "distlab", "dashboard", str(folder), "--port", "0"), compared),
+            (trained(trainings / "before", SLOW), before),
+            (trained(trainings / "after", REDUCED), after),
+            (("-m", "distlab", "dashboard", str(trainings), "--port", "0"), compared),
         )
         for command, scene in scenes:
             width, height = SIZE
