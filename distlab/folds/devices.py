@@ -43,13 +43,14 @@ class Computing:
             np.sum([getattr(one, name) for one in kept], axis=0, dtype=np.float64)
             for name in ("compute_ns", "waiting_ns", "copy_ns")
         )
-        # The work is not that of a device whose thread another one kept from its core.
+        # On shared cores a thread with an operation may be kept from its core. Devices with
+        # equal work are shown equal, and the one with the most work decides how long work takes.
         work = [one.work_ns for one in kept if one.work_steps and sum(one.work_ns)]
         each = (
             np.median([np.divide(one, np.mean(one)) for one in work], axis=0) if work else compute
         )
-        share = compute.sum() / (compute + waiting + copy).sum()
-        computes: Floats = share * each / each.mean()
+        fitted = each * (np.vdot(compute, each) / np.vdot(each, each))  # by least squares
+        computes: Floats = fitted / (compute + waiting + copy).mean()
         return computes
 
 

@@ -59,7 +59,7 @@ def main(folder: Path, rounds: int, seconds: float) -> None:
                 losses = strategy.run(step, args=batch)
                 recording.log(loss=strategy.reduce("MEAN", losses, axis=None))
                 number += 1
-                if number == 20:
+                if number == 200:  # the page is open by then
                     recording.capture(steps=20)
         sys.stdin.read()
         server.stop()

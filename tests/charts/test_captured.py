@@ -12,6 +12,7 @@ from distlab.charts import CapturedSpans
 from distlab.charts.captured import ACTIVITIES, COLOURS, longest_in_cells
 from distlab.events import Capture
 from distlab.folds import Folds
+from distlab.folds.devices import Computing
 
 MS = 1_000_000
 
@@ -96,3 +97,11 @@ def test_what_prevails_covers_about_as_much(parts: list[tuple[int, int]], cells:
         drawn = float((found[found[:, 2] == sort, 1] - found[found[:, 2] == sort, 0]).sum())
         # Each border between two sorts may move by a cell.
         assert drawn == pytest.approx(exact, abs=at / cells * (len(parts) + 1))
+
+
+def test_a_slow_device_computes_no_more_than_its_capture_shows() -> None:
+    """Others were kept from their cores, and computed for three times as long as their work."""
+    times = {"compute_ns": [90 * MS, 18 * MS], "waiting_ns": [0, 72 * MS]}
+    shares = Computing()
+    shares.add(msgspec.structs.replace(capture(), **times, work_ns=[45 * MS, 3 * MS], work_steps=2))
+    assert shares.of(0, 2) == pytest.approx([0.98, 6 / 90], abs=0.01)
