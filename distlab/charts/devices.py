@@ -62,7 +62,7 @@ class DeviceShares:
 
     def _make_bars(self, height: int) -> figure:
         plot = fig.new_figure(
-            "Mean of the run", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
+            "Mean of the run", height=height, sizing_mode="fixed", width=244, x_range=Range1d(0, 1)
         )
         track = fig.draw_track(plot, self.source, 1)
         fig.draw_bars(plot, self.source, "mean", "flight", color=_SHADES[1])
@@ -74,6 +74,7 @@ class DeviceShares:
         plot.y_range = fig.range_of([track, shown], 0.06)
         fig.label_rows(plot, self.source, left="label", right="amount")
         plot.left = []
+        plot.min_border_left = 18  # the last tick of the strips ends there
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
         plot.xaxis.axis_label = "computing; pale: in flight"
