@@ -35,7 +35,7 @@ class Previews:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._left = most_bytes
         self._sheets: list[Pictures] = []
-        self._positions: dict[_Numbered, list[tuple[int, Ints]]] = {}  # after a sheet's number
+        self._positions: dict[_Numbered, list[tuple[int, Ints]]] = {}  # with each sheet's number
         self._looked_at: _Numbered | None = None
         self._places: dict[int, tuple[int, int]] = {}  # of that range alone: they outweigh sheets
         self._placed = 0

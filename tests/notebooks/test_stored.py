@@ -43,9 +43,9 @@ def test_notebooks_are_stored_with_outputs_that_need_no_kernel() -> None:
         headings = re.findall(r"^#+ .*", text, re.MULTILINE)
         assert headings[0].startswith("# "), path.name
         assert headings[-1] == "## Your turn", path.name
-        told = FIRST_LINE.search(notebook.cells[0].source)
-        assert told, path.name
-        assert re.search(rf"/{path.name}\).*\| {told[1]} s \|$", tutorials, re.MULTILINE), path.name
+        line = FIRST_LINE.search(notebook.cells[0].source)
+        assert line, path.name
+        assert re.search(rf"/{path.name}\).*\| {line[1]} s \|$", tutorials, re.MULTILINE), path.name
 
 
 def _of(text: str, *tags: str) -> Any:

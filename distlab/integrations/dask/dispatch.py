@@ -7,7 +7,7 @@ import functools
 import math
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 from distributed.core import ConnectionPool
 from distributed.protocol.serialize import ToPickle
@@ -19,8 +19,6 @@ from distlab.integrations.dask.closures import ClosuresSent
 from distlab.integrations.dask.handlers import NO_SESSION
 from distlab.integrations.dask.members import CLOSED, Members, Presence, Task, why_lost
 from distlab.integrations.dask.pickling import Frames, loaded
-
-T = TypeVar("T")
 
 _NOBODY: Final = -1
 _MOST_TOGETHER: Final = 16
@@ -120,11 +118,8 @@ class Dispatch:
 
     async def _open(self, task: Task) -> bool:
         """Waits for a worker, begins the session there, and returns whether it can be used."""
-        try:
-            place = await self._unless_lost(self._members.present(task))
-        except asyncio.CancelledError:
-            if self._lost is None:
-                raise
+        place: Presence | None = await self._unless_lost(self._members.present(task))
+        if place is None:
             return False
         about = ToPickle({**self._about, "number": task.index})
         try:
@@ -165,6 +160,8 @@ class Dispatch:
         """Returns a worker's answer; None where the closures failed, or will run elsewhere."""
         try:
             answer = await self._unless_lost(self._call(place.address, closures, recipes))
+            if answer is None:
+                self._end_lost(queue, closures)
             if answer != NO_SESSION:
                 return answer
             self._known.pop(task, None)
@@ -208,19 +205,17 @@ class Dispatch:
             session=self._session, message=ToPickle(message)
         )
 
-    async def _unless_lost(self, call: Coroutine[Any, Any, T]) -> T:
-        """Returns what a call returns; raises `CancelledError` as soon as a server is lost.
+    async def _unless_lost(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Returns what a call returns; None as soon as a server is lost.
 
         Dask goes on with some calls that are cancelled: nobody waits for these.
         """
         assert self._loss is not None
         calling = asyncio.ensure_future(call)
+        calling.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             await asyncio.wait((calling, self._loss), return_when=asyncio.FIRST_COMPLETED)
-            if calling.done():
-                return calling.result()
-            calling.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            raise asyncio.CancelledError
+            return calling.result() if calling.done() else None
         finally:
             calling.cancel()
 
