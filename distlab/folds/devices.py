@@ -43,13 +43,12 @@ class Computing:
             np.sum([getattr(one, name) for one in kept], axis=0, dtype=np.float64)
             for name in ("compute_ns", "waiting_ns", "copy_ns")
         )
-        # On shared cores a thread with an operation may be kept from its core. Devices with
-        # equal work are shown equal, and the one with the most work decides how long work takes.
+        # Work is fitted to the times by least squares: on shared cores a thread may lack its core.
         work = [one.work_ns for one in kept if one.work_steps and sum(one.work_ns)]
         each = (
             np.median([np.divide(one, np.mean(one)) for one in work], axis=0) if work else compute
         )
-        fitted = each * (np.vdot(compute, each) / np.vdot(each, each))  # by least squares
+        fitted = each * (np.vdot(compute, each) / np.vdot(each, each))
         computes: Floats = fitted / (compute + waiting + copy).mean()
         return computes
 
