@@ -40,6 +40,10 @@ _MOST_EARLY: Final = 3
 """Captures in a row that come early; one more would hold nothing new."""
 
 _SLOW: Final = 1.4
+_WAITED: Final = 0.1
+"""The least share of the time for which the others wait for a slow replica, which waits a tenth of
+that at most."""
+
 _SLOWER: Final = 0.75
 """The rate of the steps, as a share of the highest one since the last capture, that is slower."""
 
@@ -101,11 +105,25 @@ class Schedule:
 
 
 def slowest(capture: Capture) -> int | None:
-    """Returns the replica with far more work than the others, if any."""
-    work = np.array(capture.work_ns or [0])
-    slow = int(work.argmax())
-    others = np.delete(work, slow)
-    return slow if len(others) and work[slow] >= _SLOW * np.median(others) else None
+    """Returns the replica with far more work than the others, or that they wait for, if any."""
+    slow = _far_above(capture.work_ns)
+    if slow is not None:
+        return slow
+    # Operations don't show what a device waits for outside of JAX, such as a callback.
+    slow = _far_above(capture.compute_ns)
+    if slow is None:
+        return None
+    others = float(np.median(np.delete(capture.waiting_ns, slow)))
+    waited = others >= _WAITED * (capture.time_ns - capture.start_ns)
+    return slow if waited and capture.waiting_ns[slow] <= _WAITED * others else None
+
+
+def _far_above(work_ns: list[int]) -> int | None:
+    """Returns the replica with the most work, if it is far more than that of the others."""
+    if len(work_ns) < 2:
+        return None
+    slow = int(np.argmax(work_ns))
+    return slow if work_ns[slow] >= _SLOW * np.median(np.delete(work_ns, slow)) else None
 
 
 class Prober:

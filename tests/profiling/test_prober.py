@@ -10,6 +10,7 @@ from tests.advice.test_finders import capture
 COST = 0.05
 EVEN = msgspec.structs.replace(capture([9] * 4), work_ns=[10, 11, 10, 10])
 SLOW = msgspec.structs.replace(EVEN, work_ns=[10, 11, 40, 12])
+AWAITED = capture([20, 20, 98, 20])
 OTHER = msgspec.structs.replace(EVEN, work_ns=[10, 41, 10, 12])
 
 
@@ -30,8 +31,9 @@ def test_captures_take_a_hundredth_of_the_time() -> None:
     assert captures(31, [(0, 100)], EVEN) == pytest.approx([0, 5, 10, 15, 20, 25, 30], abs=0.3)
 
 
-def test_three_more_come_early_where_a_replica_seems_slow() -> None:
-    taken = captures(400, [(0, 100)], SLOW)
+@pytest.mark.parametrize("slow", [SLOW, AWAITED])
+def test_three_more_come_early_where_a_replica_seems_slow(slow: Capture) -> None:
+    taken = captures(400, [(0, 100)], slow)
     assert taken[:4] == pytest.approx([0, 0.6, 1.2, 1.8])
     assert taken[4] == pytest.approx(20, abs=0.5)
     assert len(taken) * COST <= 0.011 * 400
