@@ -85,6 +85,7 @@ threads: set[int] = set()
 
 class _Awaited(threading.local):
     ns = 0
+    before_ns = 0  # Of these before the step that is being called
 
 
 awaited = _Awaited()

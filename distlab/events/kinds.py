@@ -513,8 +513,8 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
         which all replicas' Python had returned.
       examples: Examples in the step's batch, 0 when no argument came from a
         distributed dataset or `shard_batches`.
-      awaited_ns: Nanoseconds of the time since the thread's step before in which it waited for
-        results that it read, in programs of several processes; 0 in others.
+      awaited_ns: Nanoseconds between the thread's step before and this call in which it waited
+        for results that it read, in programs of several processes; 0 in others.
     """
 
     MOMENTS = ("time_ns", "dispatched_ns")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 import types
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -144,7 +143,7 @@ class Observed(Generic[P, R]):
         recorder = sink.in_force or sink.recorder()
         if not recorder.enabled or jax_internals.being_transformed():
             return self._fn(*args, **kwargs)
-        called = time.monotonic_ns()
+        called = calls.begin()
         last = heard.last
         first = self._before_the_first(args, kwargs) if not self._programs else None
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +54,7 @@ def run(
 
     With `alone`, steps of other threads wait for a function that runs eagerly.
     """
-    called = time.monotonic_ns()
+    called = calls.begin()
     use = None
     try:
         if threading.get_ident() not in in_flight.threads:

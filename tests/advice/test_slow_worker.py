@@ -147,9 +147,9 @@ def loop(*asleep, reads):
 
 
 loop(0, 0, reads=True)  # compiles
-without = loop(0, 0, reads=True)
+without = loop(0.02, 0.02, reads=True)
 with dl.record(f"{sys.argv[1]}/one"):
-    slept = loop(0, 0.03, reads=True)
+    slept = loop(0.02, 0.05, reads=True)
 with dl.record(f"{sys.argv[1]}/both"):
     time.sleep(0.015 * me)  # out of phase
     loop(0.02, 0.02, reads=False)

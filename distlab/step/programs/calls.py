@@ -11,13 +11,20 @@ from distlab.text.shown import shown_text
 from distlab.user_code import warn
 
 
+def begin() -> int:
+    """Notes that a step is called: waits from here on are its own. Returns the monotonic time."""
+    in_flight.awaited.before_ns = in_flight.awaited.ns
+    return time.monotonic_ns()
+
+
 def emit_step(
     recorder: sink.Recorder, program: int, strategy: int, called: int, examples: int
 ) -> int:
     """Emits a step that has just been dispatched; returns its number."""
     step = next(numbering.steps)
     dispatched = time.monotonic_ns()
-    waited, in_flight.awaited.ns = in_flight.awaited.ns, 0
+    waited = in_flight.awaited.before_ns
+    in_flight.awaited.ns = in_flight.awaited.before_ns = 0
     recorder.emit(
         events.Step(
             time_ns=called,
@@ -25,8 +32,7 @@ def emit_step(
             program=program,
             strategy=strategy,
             dispatched_ns=dispatched,
-            # The call waits, too, where too many steps are in flight.
-            awaited_ns=max(waited - (dispatched - called), 0),
+            awaited_ns=waited,
             examples=examples,
         )
     )
