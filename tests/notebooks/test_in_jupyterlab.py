@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Page
+from playwright.sync_api import Error, Page
 
 import distlab as dl
 from distlab.events import Sharding
 from tests.notebooks.lab import DRAWN, LIVE, Lab, Seen
 from tests.notebooks.test_first_steps import NOTEBOOK
-from tests.ui.waiting import wait_until
+from tests.patience import wait_until
 
 HOLD = """
 import time
@@ -114,8 +115,12 @@ def _displayed(lab: Lab) -> list[dict[str, Any]]:
 
 def _check_reload(seen: Seen, lab: Lab) -> None:
     """With the kernel it is live again; without one the pictures are there."""
-    seen.open("first.ipynb")
-    seen.page.wait_for_selector(f"{LIVE} .batches canvas", state="attached")
+    for _ in range(3):  # JupyterLab's manager of widgets gives up where a kernel answers late
+        seen.open("first.ipynb")
+        with suppress(Error):
+            seen.page.wait_for_selector(f"{LIVE} .batches canvas", state="attached", timeout=20_000)
+            break
+    assert seen.page.locator(f"{LIVE} .batches canvas").count() > 0
     for kernel in lab.request("api/kernels"):
         lab.request(f"api/kernels/{kernel['id']}/restart", "POST")
     seen.page.reload()

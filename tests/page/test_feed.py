@@ -11,9 +11,9 @@ from distlab.errors import NotARunError
 from distlab.events import Chunk, Event, Unknown
 from distlab.folds import Folds
 from distlab.page.feed import Feed
+from tests.patience import wait_until
 from tests.recording import samples
 from tests.synthetic import START_NS, ListSource, beginning, steps
-from tests.ui.waiting import wait_until
 
 
 class Seen:

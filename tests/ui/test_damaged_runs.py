@@ -16,9 +16,9 @@ from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import Session
 from tests.damaged import DAMAGES, damaged_run
+from tests.patience import wait_until
 from tests.ui.asking import ask
 from tests.ui.conftest import Pages, Served
-from tests.ui.waiting import wait_until
 
 TITLES = ("A part of the run can't be shown", "The run can't be read any further")
 

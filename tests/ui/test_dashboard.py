@@ -21,6 +21,7 @@ from distlab.events import RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import server as server_module
 from distlab_dashboard.session import Session
+from tests.patience import LIMIT_SECONDS, wait_until
 from tests.synthetic import (
     ListSource,
     beginning,
@@ -32,7 +33,6 @@ from tests.synthetic import (
     whole_run,
 )
 from tests.ui.conftest import Pages, Served, Watched, ended
-from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 PAGES = (
     *("overview", "batches", "devices", "steps", "reductions", "placement", "compile"),

@@ -10,8 +10,8 @@ import pytest
 
 import distlab as dl
 from distlab_dashboard import DashboardServer
+from tests.patience import wait_until
 from tests.ui.conftest import Pages, serving
-from tests.ui.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

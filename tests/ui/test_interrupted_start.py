@@ -9,7 +9,7 @@ import pytest
 
 import distlab as dl
 from distlab_dashboard import DashboardServer, serve
-from tests.ui.waiting import wait_until
+from tests.patience import wait_until
 
 
 class Interrupted(threading.Event):

@@ -21,10 +21,10 @@ from distlab.page import report
 from distlab.recording import RingRecorder
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer
+from tests.patience import LIMIT_SECONDS, wait_until
 from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Pages, Served, ended, serving
-from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from distlab.runs.run_file import RunFile
 from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.time_slice import TimeSlice, events_between
+from tests.patience import LIMIT_SECONDS, wait_until
 from tests.synthetic import START_NS, ListSource, whole_run
 from tests.ui.conftest import ended
-from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 FAR = 1 << 62
 

@@ -14,11 +14,11 @@ import distlab as dl
 from distlab.events import Error, Lost, Metric, Run, Sharding, Step
 from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
+from tests.patience import LIMIT_SECONDS
 from tests.recording import samples
 from tests.synthetic import START_NS, STEP_NS, ListSource, beginning, compiled, steps, whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Served, ended
-from tests.ui.waiting import LIMIT_SECONDS
 
 
 class Figures:

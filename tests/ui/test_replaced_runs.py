@@ -10,7 +10,7 @@ import pytest
 
 import distlab as dl
 from distlab_dashboard.library import Library, library_of
-from tests.ui.waiting import wait_until
+from tests.patience import wait_until
 
 
 def record(folder: Path, loss: float, *, overwrite: bool = False) -> None:

@@ -20,10 +20,10 @@ from distlab.events import sink
 from distlab_dashboard import exports, serve
 from distlab_dashboard.access import connections
 from tests import own_process
+from tests.patience import wait_until
 from tests.synthetic import whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Served, ended
-from tests.ui.waiting import wait_until
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from distlab.folds import Folds
 from distlab.page.board import Board
 from distlab.page.view import View
 from distlab_dashboard.shared_pages import PAGES, SharedPage
+from tests.patience import wait_until
 from tests.synthetic import ListSource, beginning, steps, there
 from tests.ui.conftest import Pages, Served, Watched
-from tests.ui.waiting import wait_until
 
 
 class Damaged(ListSource):

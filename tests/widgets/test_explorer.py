@@ -15,8 +15,8 @@ from distlab.errors import ArgumentValueError
 from distlab.widgets import Explorer, Placement
 from distlab.widgets._explorer_widget import _answer
 from distlab.widgets._notebook import Execution
+from tests.patience import wait_until
 from tests.synthetic import ListSource
-from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
 from tests.widgets.test_picture import ALLOWED, tags_of
 

@@ -20,8 +20,8 @@ from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View
 from distlab.widgets._view_widget import _answer
 from distlab.widgets._views import Watch
 from tests.damaged import DAMAGES, damaged_run
+from tests.patience import wait_until
 from tests.synthetic import ListSource, beginning, placed, whole_run
-from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
 
 SINGLE: dict[str, Callable[..., View]] = {

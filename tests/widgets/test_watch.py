@@ -18,8 +18,8 @@ from distlab.recording import RingRecorder
 from distlab.widgets import Watch, watch
 from distlab.widgets._notebook import Execution
 from tests.page.test_feed import threads
+from tests.patience import wait_until
 from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
-from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
 
 
