@@ -29,12 +29,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def wait_until(holds: Callable[[], bool], what: str = "a condition") -> None:
+def wait_until(
+    holds: Callable[[], bool], what: str = "a condition", pause_seconds: float = 0.01
+) -> None:
     """Waits until something holds, with a limit."""
     end = time.monotonic() + LIMIT_SECONDS
     while not holds():
         assert time.monotonic() < end, f"waited too long for {what}"
-        threading.Event().wait(0.01)
+        threading.Event().wait(pause_seconds)
 
 
 def interrupt(waits: Callable[[], object]) -> None:
