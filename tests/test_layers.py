@@ -59,7 +59,7 @@ tracking: text errors events io folds
 programs: text errors meshes user_code events step advice
 simulation: text errors meshes user_code threads events devices values variables step exported
   programs
-profiling: errors user_code threads events devices cluster values
+profiling: errors user_code threads events devices cluster values advice
 runs: text errors file_locks events folds advice page tracking
 recording: text errors user_code threads events devices processes observing control advice
   tracking programs profiling runs

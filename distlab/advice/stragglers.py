@@ -111,7 +111,7 @@ def _last_profiles(captures: list[Capture]) -> tuple[list[Capture], list[int], f
     for one in reversed(captures):
         if one.devices != captures[-1].devices:
             continue  # it lacks a process's part
-        more, ratio, steps = _slow_in(one)
+        more, ratio, steps = slow_in(one)
         if not more and not one.work_steps:
             continue  # nothing is known
         if not more or (alike and more != slow):
@@ -125,7 +125,7 @@ def _last_profiles(captures: list[Capture]) -> tuple[list[Capture], list[int], f
     return alike, slow, float(np.median(ratios))
 
 
-def _slow_in(capture: Capture) -> tuple[list[int], float, float]:
+def slow_in(capture: Capture) -> tuple[list[int], float, float]:
     """Returns the slow replicas of a profile, their ratio of work, and the excess in steps."""
     slow, ratio = far_above(np.array(capture.work_ns, float))
     if slow:

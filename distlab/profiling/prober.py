@@ -15,8 +15,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final, Protocol
 
 import jax
-import numpy as np
 
+from distlab.advice.stragglers import slow_in
 from distlab.errors import CaptureError
 from distlab.events import Capture
 from distlab.profiling.capture import Capturer
@@ -38,11 +38,6 @@ _SHORTEST_SECONDS: Final = 1.0
 _EARLY_SECONDS: Final = 0.5
 _MOST_EARLY: Final = 3
 """Captures in a row that come early; one more would hold nothing new."""
-
-_SLOW: Final = 1.4
-_WAITED: Final = 0.1
-"""The least share of the time for which the others wait for a slow replica, which waits a tenth of
-that at most."""
 
 _SLOWER: Final = 0.75
 """The rate of the steps, as a share of the highest one since the last capture, that is slower."""
@@ -72,7 +67,7 @@ class Schedule:
     def __init__(self) -> None:
         self._taken_s = self._due_s = 0.0
         self._early = 0
-        self._slow: int | None = None
+        self._slow: list[int] = []
         self._since: tuple[float, int] | None = None
         self._rate = self._highest = 0.0
 
@@ -84,9 +79,9 @@ class Schedule:
         self._due_s = (self._due_s if early else now_s) + rest
         self._taken_s, self._since = now_s, None
         self._highest = self._rate = 0.0
-        slow = None if capture is None else slowest(capture)
+        slow = [] if capture is None else slow_in(capture)[0]
         # Another replica than before was slow by chance.
-        self._slow = slow if not early or slow == self._slow else None
+        self._slow = slow if not early or slow == self._slow else []
 
     def is_due(self, now_s: float, step: int) -> bool:
         """Returns whether to take a capture now; to be asked several times a second."""
@@ -101,29 +96,7 @@ class Schedule:
             return True
         if self._early >= _MOST_EARLY or now_s < self._taken_s + _EARLY_SECONDS:
             return False
-        return self._slow is not None or 0 < self._rate < _SLOWER * self._highest
-
-
-def slowest(capture: Capture) -> int | None:
-    """Returns the replica with far more work than the others, or that they wait for, if any."""
-    slow = _far_above(capture.work_ns)
-    if slow is not None:
-        return slow
-    # Operations don't show what a device waits for outside of JAX, such as a callback.
-    slow = _far_above(capture.compute_ns)
-    if slow is None:
-        return None
-    others = float(np.median(np.delete(capture.waiting_ns, slow)))
-    waited = others >= _WAITED * (capture.time_ns - capture.start_ns)
-    return slow if waited and capture.waiting_ns[slow] <= _WAITED * others else None
-
-
-def _far_above(work_ns: list[int]) -> int | None:
-    """Returns the replica with the most work, if it is far more than that of the others."""
-    if len(work_ns) < 2:
-        return None
-    slow = int(np.argmax(work_ns))
-    return slow if work_ns[slow] >= _SLOW * np.median(np.delete(work_ns, slow)) else None
+        return bool(self._slow) or 0 < self._rate < _SLOWER * self._highest
 
 
 class Prober:
