@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Error, Page
+from playwright.sync_api import Page
 
 import distlab as dl
 from distlab.events import Sharding
@@ -39,8 +38,11 @@ REPLICAS = """
 
 
 def held_notebook(lab: Lab) -> str:
-    """The notebook, but training goes on until the test has seen enough."""
+    """The notebook without its outputs, and training goes on until the test has seen enough."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
     train = next(cell for cell in notebook.cells if cell.id == "train")
     assert "range(EPOCHS)" in train.source
     train.source = HOLD + train.source.replace("range(EPOCHS)", "epochs()")
@@ -115,12 +117,8 @@ def _displayed(lab: Lab) -> list[dict[str, Any]]:
 
 def _check_reload(seen: Seen, lab: Lab) -> None:
     """With the kernel it is live again; without one the pictures are there."""
-    for _ in range(3):  # JupyterLab's manager of widgets gives up where a kernel answers late
-        seen.open("first.ipynb")
-        with suppress(Error):
-            seen.page.wait_for_selector(f"{LIVE} .batches canvas", state="attached", timeout=20_000)
-            break
-    assert seen.page.locator(f"{LIVE} .batches canvas").count() > 0
+    seen.open("first.ipynb")
+    seen.page.wait_for_selector(f"{LIVE} .batches canvas", state="attached")
     for kernel in lab.request("api/kernels"):
         lab.request(f"api/kernels/{kernel['id']}/restart", "POST")
     seen.page.reload()
